@@ -1,0 +1,115 @@
+"""What is kept between calls: caches belong to a step, gradients add up.
+
+These compare a submission's numbers with each other, so a wrong gradient is not counted again.
+"""
+
+import numpy as np
+from softmark.plugin import item
+from softmark.script import Rng
+
+
+def new_cell(run, draw):
+    """A cell with random parameters."""
+    return run.new("LSTMCell", 5, 4, Rng(0), params=draw.params("LSTMCell", 5, 4, Rng(0)))
+
+
+def same(first, second):
+    """Arrays of one shape, equal up to rounding."""
+    return np.shape(first) == np.shape(second) and np.allclose(first, second, 1e-10, 1e-12)
+
+
+def array(value, name):
+    """The value, which must be an array for anything to be said of it."""
+    assert isinstance(value, np.ndarray), f"{name} is not an array."
+    return value
+
+
+def grad(trace, read, key):
+    """One entry of grads at the point where it was read."""
+    grads = trace[read]
+    return array(grads.get(key) if isinstance(grads, dict) else grads, f'grads["{key}"]')
+
+
+@item("step.caches", depends="step.forward.h")
+def test_caches_in_any_order_and_twice(script, student, draw):
+    """Handed back late, in another order or twice, a cache gives the gradients of its own step."""
+    run = script()
+    cell = new_cell(run, draw)
+    caches = [cell.forward(draw(3, 5), draw(3, 4), draw(3, 4))[2] for _ in range(3)]
+    dh, dc = draw(3, 4), draw(3, 4)
+    second = cell.backward(dh, dc, caches[1])
+    first = cell.backward(dh, dc, caches[0])
+    again = cell.backward(dh, dc, caches[0])
+    trace = student(run)
+    for name, *handles in zip(("dx", "dh_prev", "dc_prev"), first, again, second, strict=True):
+        a, b, c = (array(trace[handle], name) for handle in handles)
+        assert same(a, b), (
+            f"{name} changes when the same cache is handed back a second time: "
+            "backward must leave its cache as it was."
+        )
+        assert not same(a, c), (
+            f"{name} is the same for the caches of two different steps: backward must use the "
+            "cache it is given, not what the last forward left on the cell."
+        )
+
+
+@item("step.accumulate", depends="step.forward.h")
+def test_step_gradients_add_up(script, student, draw):
+    """A second backward adds to grads, zero_grad clears them, another cell has its own."""
+    run = script()
+    cell, other = new_cell(run, draw), new_cell(run, draw)
+    steps = [(draw(3, 5), draw(3, 4), draw(3, 4), draw(3, 4), draw(3, 4)) for _ in range(3)]
+
+    def backward(x, h, c, dh, dc):
+        _, _, cache = cell.forward(x, h, c)
+        cell.backward(dh, dc, cache)
+
+    alone = []
+    for step in steps:
+        cell.zero_grad()
+        backward(*step)
+        alone.append(run.read(cell.grads))
+    cell.zero_grad()
+    for step in steps:
+        backward(*step)
+    together = run.read(cell.grads)
+    cell.zero_grad()
+    cleared, untouched = run.read(cell.grads), run.read(other.grads)
+    trace = student(run)
+    for key in ("W", "b"):
+        parts = [grad(trace, read, key) for read in alone]
+        assert all(np.any(part) for part in parts), f'grads["{key}"] is still zero after backward.'
+        assert same(grad(trace, together, key), sum(parts)), (
+            f'grads["{key}"] after three backward calls is not the sum of the three: '
+            "backward must add to grads, not replace them."
+        )
+        assert not np.any(grad(trace, cleared, key)), f'zero_grad leaves grads["{key}"] non-zero.'
+        assert not np.any(grad(trace, untouched, key)), (
+            f'Two cells share grads["{key}"]: make the arrays in __init__.'
+        )
+
+
+@item("sequence.accumulate", depends=("sequence.forward.h", "step.caches", "step.accumulate"))
+def test_sequence_gradients_add_up(script, student, draw):
+    """lstm_backward adds to grads too, also the second time with the same cache."""
+    run = script()
+    cell = new_cell(run, draw)
+    _, _, cache = run.call("lstm_forward", cell, draw(3, 6, 5), draw(3, 4), draw(3, 4))
+    dh, dc_last = draw(3, 6, 4), draw(3, 4)
+    first = run.call("lstm_backward", cell, dh, dc_last, cache)
+    once = run.read(cell.grads)
+    again = run.call("lstm_backward", cell, dh, dc_last, cache)
+    twice = run.read(cell.grads)
+    trace = student(run)
+    for name, a, b in zip(("dx", "dh0", "dc0"), first, again, strict=True):
+        assert same(array(trace[a], name), array(trace[b], name)), (
+            f"{name} changes when the same cache is handed back a second time: "
+            "lstm_backward must leave its cache as it was."
+        )
+    for key in ("W", "b"):
+        one, two = grad(trace, once, key), grad(trace, twice, key)
+        assert np.any(one), f'grads["{key}"] is still zero after lstm_backward.'
+        assert same(two, 2 * one), (
+            f'grads["{key}"] does not double when lstm_backward runs a second time with the '
+            "same cache: it must add to grads."
+        )

@@ -1,0 +1,91 @@
+"""Things that do not show in the values: inputs left alone, dtype kept, no overflow."""
+
+import numpy as np
+from softmark.plugin import item
+from softmark.script import Rng
+
+
+def everything(run, cell, x, h, c, dh, dc):
+    """One step and one sequence over x (N, T, D), there and back: every output but the grads."""
+    h1, c1, cache = cell.forward(x[:, 0], h, c)
+    step = cell.backward(dh[:, 0], dc, cache)
+    hs, c_last, caches = run.call("lstm_forward", cell, x, h, c)
+    sequence = run.call("lstm_backward", cell, dh, dc, caches)
+    return {
+        "h": h1,
+        "c": c1,
+        **dict(zip(("dx", "dh_prev", "dc_prev"), step, strict=True)),
+        "h of the sequence": hs,
+        "c_last": c_last,
+        **dict(zip(("dx of the sequence", "dh0", "dc0"), sequence, strict=True)),
+    }
+
+
+def array(value, name):
+    """The value, which must be an array for anything to be said of it."""
+    assert isinstance(value, np.ndarray), f"{name} is not an array."
+    return value
+
+
+@item("robust.inputs", depends=("step.forward.h", "sequence.forward.h"))
+def test_inputs_are_left_alone(script, student, draw):
+    """No argument and no parameter is written to, there or back."""
+    run = script()
+    given = draw.params("LSTMCell", 2, 3, Rng(0))
+    cell = run.new("LSTMCell", 2, 3, Rng(0), params=given)
+    everything(run, cell, draw(4, 5, 2), draw(4, 3), draw(4, 3), draw(4, 5, 3), draw(4, 3))
+    after = run.read(cell.params)
+    run.call("sigmoid", draw(4, 3))
+    trace = student(run)
+    changed = sorted({f"{which} of {run.steps[step].name}" for step, which in trace.modified})
+    assert not changed, (
+        f"Changed in place: {', '.join(changed)}. += and out= write into the array that the "
+        "caller still uses; write a = a + b instead."
+    )
+    for key, before in given.items():
+        held = trace[after].get(key) if isinstance(trace[after], dict) else None
+        assert np.array_equal(array(held, f'params["{key}"]'), before), (
+            f'params["{key}"] is not what it was before forward and backward.'
+        )
+
+
+@item("robust.dtype", depends=("step.forward.h", "sequence.forward.h"))
+def test_float32_stays_float32(script, student, draw):
+    """With parameters and inputs in float32 every output is float32."""
+    run = script()
+
+    def single(a):
+        return a.astype(np.float32)
+
+    params = {name: single(p) for name, p in draw.params("LSTMCell", 2, 3, Rng(0)).items()}
+    cell = run.new("LSTMCell", 2, 3, Rng(0), params=params)
+    shapes = [(4, 5, 2), (4, 3), (4, 3), (4, 5, 3), (4, 3)]
+    outputs = everything(run, cell, *(single(draw(*shape)) for shape in shapes))
+    outputs["sigmoid"] = run.call("sigmoid", single(draw(4, 3)))
+    trace = student(run)
+    values = {name: array(trace[out], name) for name, out in outputs.items()}
+    wrong = [name for name, value in values.items() if value.dtype != np.float32]
+    assert not wrong, (
+        f"Not float32 although every input is: {', '.join(wrong)}. np.zeros and np.empty make "
+        "float64 unless you give them a dtype."
+    )
+
+
+@item("robust.saturated", depends=("step.forward.h", "sequence.forward.h", "sigmoid.stable"))
+def test_saturated_gates(script, student, draw):
+    """Pre-activations of about 1e4 either way: finite values and gradients, and no warning."""
+    run = script()
+    params = {name: 1e4 * p for name, p in draw.params("LSTMCell", 2, 3, Rng(0)).items()}
+    cell = run.new("LSTMCell", 2, 3, Rng(0), params=params)
+    shapes = [(4, 5, 2), (4, 3), (4, 3), (4, 5, 3), (4, 3)]
+    outputs = everything(run, cell, *(draw(*shape) for shape in shapes))
+    read = run.read(cell.grads)
+    trace = student(run)
+    overflow = [w for w in trace.warnings if w.category == "RuntimeWarning"]
+    assert not overflow, f"A RuntimeWarning with gates far into saturation: {overflow[0].message}."
+    values = {name: trace[out] for name, out in outputs.items()}
+    grads = trace[read] if isinstance(trace[read], dict) else {}
+    values |= {f'grads["{key}"]': grads.get(key) for key in ("W", "b")}
+    for name, value in values.items():
+        finite = np.isfinite(array(value, name)).all()
+        assert finite, f"{name} is not finite with gates far into saturation."

@@ -1,0 +1,58 @@
+"""One step, forward and backward, on random states, biases and upstream gradients."""
+
+import pytest
+from softmark.plugin import item
+from softmark.script import Rng
+
+# (N, D, H). Sizes that all differ, then each of them 1 in turn.
+CASES = {
+    "sizes": [(3, 5, 4), (5, 2, 7), (4, 3, 3)],
+    "ones": [(1, 4, 3), (4, 1, 3), (3, 4, 1), (1, 1, 1)],
+}
+FORWARD = ("step.forward.h", "step.forward.c")
+GRADIENTS = ("dx", "dh_prev", "dc_prev", "dW", "db")
+OUTPUTS = {"dW": 'grads["W"]', "db": 'grads["b"]'}
+
+
+def new_cell(run, draw, D, H):
+    """A cell with random weights and random biases."""
+    return run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
+
+
+@item("step.forward.{output}")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("output", ["h", "c"])
+def test_forward(script, agree, draw, case, output):
+    """The new state. Each cell steps twice, so nothing may be left behind by the first step."""
+    run = script()
+    for N, D, H in CASES[case]:
+        cell = new_cell(run, draw, D, H)
+        for _ in range(2):
+            cell.forward(draw(N, D), draw(N, H), draw(N, H))
+    agree(run, only=output)
+
+
+@item("step.forward.{output}")
+@pytest.mark.parametrize("output", ["h", "c"])
+def test_params_are_read_at_call_time(script, agree, draw, output):
+    """Two cells in turn: each computes with its own parameters, those it has at the call."""
+    run = script()
+    cells = [new_cell(run, draw, 3, 4), new_cell(run, draw, 3, 4)]
+    x, h, c = draw(2, 3), draw(2, 4), draw(2, 4)
+    for cell in cells * 2:
+        cell.forward(x, h, c)
+    agree(run, only=output)
+
+
+@item("step.backward.{gradient}", depends=FORWARD)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_backward(script, agree, draw, case, gradient):
+    """Every gradient of one step, with gradient reaching both h and c."""
+    run = script()
+    for N, D, H in CASES[case]:
+        cell = new_cell(run, draw, D, H)
+        _, _, cache = cell.forward(draw(N, D), draw(N, H), draw(N, H))
+        cell.backward(draw(N, H), draw(N, H), cache)
+        run.read(cell.grads)
+    agree(run, only=OUTPUTS.get(gradient, gradient))

@@ -1,0 +1,125 @@
+"""Many submissions over a pool of grading processes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from softmark.bench import versions
+from softmark.course import Course, Topic
+from softmark.intake import Submission, read_submission
+from softmark.isolation.tiers import Level
+from softmark.result import ItemResult, Result
+from softmark.session import Session, SessionFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a batch is graded with; the same Run gives the same grades."""
+
+    course: Course
+    topic: Topic
+    seed: int
+    level: Level
+
+
+def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> Iterator[Result]:
+    """Results as they come, one for each ``(id, path)``, whatever a submission does.
+
+    Raises SessionFailed where no grading process can be started. A process that dies is replaced
+    and its submission tried once more; then that submission's items are ``error``.
+    """
+    waiting: queue.SimpleQueue[tuple[str, Path]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Result | BaseException | None] = queue.SimpleQueue()
+    stop = threading.Event()
+    for entry in entries:
+        waiting.put(entry)
+
+    def work() -> None:
+        try:
+            _work(run, waiting, done, stop)
+        except BaseException as error:  # told to the caller, who raises it
+            done.put(error)
+        done.put(None)
+
+    count = max(1, min(workers, len(entries)))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        running = count
+        while running:
+            news = done.get()
+            if news is None:
+                running -= 1
+            elif isinstance(news, BaseException):
+                raise news
+            else:
+                yield news
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _work(
+    run: Run,
+    waiting: queue.SimpleQueue[tuple[str, Path]],
+    done: queue.SimpleQueue[Result | BaseException | None],
+    stop: threading.Event,
+) -> None:
+    """One worker: a Session, renewed when it dies."""
+    session = _start(run)
+    try:
+        with contextlib.suppress(queue.Empty):
+            while not stop.is_set():
+                id, path = waiting.get_nowait()
+                submission = read_submission(path, run.topic, id)
+                for last in (False, True):
+                    try:
+                        done.put(session.grade(submission))
+                        break
+                    except SessionFailed as error:
+                        session.close()
+                        session = _start(run)
+                        if last:
+                            done.put(_faulty(run, submission, str(error)))
+    finally:
+        session.close()
+
+
+def _start(run: Run) -> Session:
+    return Session(run.course, run.topic, run.seed, run.level)
+
+
+def _faulty(run: Run, submission: Submission, message: str) -> Result:
+    """What is said where the grader died on a submission: no score, and why."""
+    items = tuple(
+        ItemResult(
+            id=item.id,
+            title=item.title,
+            tier=item.tier,
+            score=None,
+            max_score=item.points,
+            status="error",
+            cause="crashed",
+            message=message,
+        )
+        for item in run.topic.rubric.values()
+    )
+    return Result(
+        student=submission.id,
+        topic=run.topic.id,
+        status="graded",
+        score=None,
+        max_score=run.topic.max_score,
+        items=items,
+        message=message,
+        isolation=run.level.summary(),
+        versions=versions(),
+        digest=submission.digest,
+    )

@@ -1,0 +1,166 @@
+"""Where a submission meets the reference: both in workers of one zygote, on the same Scripts.
+
+The reference answers each Script once: its Traces are kept for every later submission.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from softmark.course import Course, Topic
+from softmark.implementation import Implementation
+from softmark.isolation.host import Caps, Zygote
+from softmark.isolation.tiers import Level, reach
+from softmark.isolation.wire import pack_script
+from softmark.script import Raised, Script, Trace
+from softmark.verdict import Failure, describe, differences, stopped
+
+_DISTRIBUTIONS = {"numpy": ("numpy",), "torch": ("numpy", "torch")}
+
+
+class GraderFault(Exception):
+    """The grader is wrong, not the submission; the message is for the instructor."""
+
+
+class Bench:
+    """One zygote, the reference on it, and the submission of the moment. A context manager."""
+
+    def __init__(self, course: Course, topic: Topic, seed: int, level: Level) -> None:
+        """Start the zygote. Raises GraderFault where the reference is missing."""
+        self.course, self.topic, self.seed, self.level = course, topic, seed, level
+        limits = topic.limits
+        caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
+        self.reference_files = reference_files(course, topic)
+        self._zygote = Zygote(level.layers, _DISTRIBUTIONS[topic.worker], caps, level.seccomp)
+        self._reference = self._implementation(self.reference_files)
+        self._submission: Implementation | None = None
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.release()
+        self._reference.close()
+        self._zygote.close()
+
+    def _implementation(self, files: Mapping[str, str]) -> Implementation:
+        return Implementation(self._zygote, files, self.topic.module, self.topic.limits)
+
+    # ---- the submission of the moment
+
+    @property
+    def submission(self) -> Implementation:
+        assert self._submission is not None
+        return self._submission
+
+    def take(self, files: Mapping[str, str]) -> Failure | None:
+        """Make ``files`` the submission; what is wrong with importing it, if anything is."""
+        self.release()
+        self._submission = self._implementation(files)
+        problem = self._submission.load()
+        if problem is None:
+            return None
+        main = self.topic.files[0]
+        if isinstance(problem, Raised):
+            return Failure(describe(problem, f"importing {main}"), cause="error")
+        if problem.cause == "timeout":
+            return Failure(
+                f"importing {main} did not end. Is there a loop at the top level?", (), "timeout"
+            )
+        return Failure(
+            f"importing {main} stopped the grading process: {self._submission.ending}.",
+            (),
+            "crashed",
+        )
+
+    def release(self) -> None:
+        """Let go of the submission and its worker."""
+        if self._submission is not None:
+            self._submission.close()
+            self._submission = None
+
+    # ---- what graders ask
+
+    def reference(self, script: Script) -> Trace:
+        """The reference's Trace. Raises GraderFault where the reference itself fails."""
+        return self._reference_trace(script, pack_script(script))
+
+    def student(self, script: Script) -> Trace | Failure:
+        """The submission's Trace, or why it stopped before the reference does."""
+        packed = pack_script(script)
+        expected = self._reference_trace(script, packed)
+        actual, limit = self._student_trace(script, packed, expected)
+        return stopped(script, expected, actual, limit, self.submission.ending) or actual
+
+    def judge(self, script: Script, only: Sequence[str]) -> Failure | None:
+        """Compare the submission's outputs with the reference's."""
+        packed = pack_script(script)
+        expected = self._reference_trace(script, packed)
+        actual, limit = self._student_trace(script, packed, expected)
+        return differences(script, expected, actual, only, limit, self.submission.ending)
+
+    def parameter_shapes(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Names and shapes of the parameters of the reference's ``name(*args, **kwargs)``."""
+        script = Script(self.topic.calls)
+        params = script.read(script.new(name, *args, **kwargs).params)
+        return {key: np.shape(value) for key, value in self.reference(script)[params].items()}
+
+    def _reference_trace(self, script: Script, packed: bytes) -> Trace:
+        trace = self._reference.trace(script, packed, self.topic.limits.submission_seconds)
+        self._reference.seconds = 0.0
+        _check_reference(script, trace)
+        return trace
+
+    def _student_trace(self, script: Script, packed: bytes, expected: Trace) -> tuple[Trace, float]:
+        limits = self.topic.limits
+        limit = max(limits.call_seconds, limits.call_factor * expected.seconds)
+        return self.submission.trace(script, packed, limit), limit
+
+
+def _check_reference(script: Script, trace: Trace) -> None:
+    if trace.cause is not None:
+        raise GraderFault(f"the reference did not answer: {trace.cause}")
+    announced = script.steps[-1].raises if script.steps else False
+    if trace.raised is not None and not (announced and trace.raised.step == len(script.steps) - 1):
+        raise GraderFault("the reference fails: " + describe(trace.raised, "it"))
+    if announced and trace.raised is None:
+        raise GraderFault(f"the reference does not raise in {script.steps[-1].name}")
+
+
+def isolate(course: Course, topic_id: str, least: str | None = None) -> Level:
+    """The isolation to grade a topic with, which keeps its private folders out of sight.
+
+    Raises IsolationRefused below ``least``.
+    """
+    return reach(least, secret=[course.solution(topic_id), course.graders(topic_id)])
+
+
+def reference_files(course: Course, topic: Topic) -> Mapping[str, str]:
+    """The reference solution. Raises GraderFault where a file of it is missing."""
+    folder = course.solution(topic.id)
+    try:
+        return {name: (folder / name).read_text(encoding="utf-8") for name in topic.files}
+    except OSError as error:
+        raise GraderFault(f"no reference solution: {error.filename}: {error.strerror}") from None
+
+
+def versions(distributions: Sequence[str] = ("softmark", "numpy")) -> dict[str, str]:
+    """What graded, for the record."""
+    from importlib import metadata
+
+    found = {"python": sys.version.split()[0]}
+    for name in distributions:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""A course turned into what other people need of it: starter files, notebooks, autograder zips."""

@@ -1,0 +1,100 @@
+"""The public tests on a student's own files: plain pytest, in this process, reported kindly.
+
+What a student sees is the first failure in the order of the tasks, with the hints that ``compare``
+finds; nothing here knows an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from softmark.course import TOPIC_FILE, CourseError
+from softmark.yamlfile import suggestion
+
+PUBLIC_TESTS = "test_public.py"
+
+
+@dataclass(slots=True)
+class Checked:
+    """One public test: its name, what it shows, and what went wrong, if anything did."""
+
+    name: str
+    about: str
+    message: str = ""
+    todo: bool = False
+
+
+@dataclass(slots=True)
+class _Collector:
+    """A pytest plugin that keeps outcomes and throws the rest away."""
+
+    tests: list[Checked] = field(default_factory=list)
+    broken: str = ""
+
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        error = call.excinfo.value if call.excinfo else None
+        if call.when != "call" and error is None:
+            return
+        about = (getattr(item, "function", item).__doc__ or item.name).strip().split("\n")[0]
+        checked = Checked(item.name, about.rstrip("."))
+        if isinstance(error, NotImplementedError):
+            checked.todo, checked.message = True, f"{error} is still to be written"
+        elif isinstance(error, AssertionError):
+            checked.message = str(error) or "the assertion does not hold"
+        elif error is not None:
+            checked.message = f"{type(error).__name__}: {error}{_where(call, item.path.parent)}"
+        self.tests.append(checked)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.broken:
+            lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+            self.broken = "\n".join(line.removeprefix("E").strip() for line in lines[-4:])
+
+
+def _where(call: pytest.CallInfo[None], folder: Path) -> str:
+    """The last line of the student's own code that an exception passed."""
+    assert call.excinfo is not None
+    own = [e for e in call.excinfo.traceback if Path(e.path).parent == folder]
+    if not own:
+        return ""
+    last = own[-1]
+    line = str(last.statement).strip()
+    return f"\n  in {Path(last.path).name}, line {last.lineno + 1}: {line}"
+
+
+def find_topic_folder(topic: str | None, start: Path) -> Path:
+    """The folder to check: ``topic`` below ``start``, or ``start`` itself.
+
+    Raises CourseError where there is no assignment there.
+    """
+    folder = start if topic is None else start / topic
+    if (folder / TOPIC_FILE).exists():
+        return folder
+    if topic is not None and topic == start.name and (start / TOPIC_FILE).exists():
+        return start
+    known = sorted(path.parent.name for path in start.glob(f"*/{TOPIC_FILE}"))
+    if known:
+        near = suggestion(topic, known) if topic else ""
+        raise CourseError(f"say which topic: {', '.join(known)}{near}")
+    raise CourseError(
+        f"no {TOPIC_FILE} in {folder}; go to the folder of a topic, the one with handout.md"
+    )
+
+
+def run_public_tests(folder: Path) -> tuple[list[Checked], str]:
+    """Run ``folder``'s public tests: every test, and what kept them from being run at all, if
+    anything did."""
+    tests = folder / PUBLIC_TESTS
+    if not tests.exists():
+        raise CourseError(f"no {PUBLIC_TESTS} in {folder}; take it from the starter again")
+    collector = _Collector()
+    options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--capture=no", "-c", "/dev/null"]
+    silence = io.StringIO()
+    with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
+        pytest.main([*options, "--rootdir", str(folder), str(tests)], plugins=[collector])
+    return collector.tests, collector.broken

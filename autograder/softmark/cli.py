@@ -1,0 +1,412 @@
+"""The command ``softmark``: arguments in, tables and exit codes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from softmark import __version__
+from softmark.course import Course, CourseError, find_course, load_course
+from softmark.result import ItemResult, Result
+
+app = typer.Typer(
+    help="Grade deep-learning assignments: fast, explained, with the answers out of reach.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+build_app = typer.Typer(
+    help="Make what students get from the course's sources.", no_args_is_help=True
+)
+app.add_typer(build_app, name="build")
+
+OK, LOST_POINTS, BAD_USAGE, GRADER_FAILED = 0, 1, 2, 3
+
+CourseOption = Annotated[
+    Path | None,
+    typer.Option("--course", help="The course's folder (default: found upwards from here)."),
+]
+IsolationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation",
+        help="The least tier to accept: root, userns, container or plain; "
+        "'none' grades even where submissions could read the solutions.",
+    ),
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=1, help="Grading processes (default: one per core).")
+]
+TopicArgument = Annotated[str | None, typer.Argument(help="A topic, such as 02_lstm.")]
+
+
+def _console(stderr: bool = False) -> Console:
+    # a pipe or a file gets a fixed width, so that a log reads like the screen
+    width = None if sys.stdout.isatty() else 100
+    return Console(stderr=stderr, width=width, highlight=False)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Every expected error as one clear message and its exit code."""
+    from softmark.bench import GraderFault
+    from softmark.builders.starter import BuildError
+    from softmark.intake import IntakeError
+    from softmark.isolation.host import ZygoteFailed
+    from softmark.isolation.tiers import IsolationRefused
+    from softmark.session import SessionFailed
+
+    try:
+        yield
+    except (CourseError, IntakeError, IsolationRefused, BuildError) as error:
+        _complain(str(error), BAD_USAGE)
+    except (GraderFault, SessionFailed, ZygoteFailed) as error:
+        _complain(f"the grader itself failed: {error}", GRADER_FAILED)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _complain(f"{place}{error.strerror or error}", GRADER_FAILED)
+    except KeyboardInterrupt:
+        _complain("stopped; results written so far are kept", 130)
+
+
+def _complain(message: str, code: int) -> None:
+    _console(stderr=True).print(Text(f"softmark: {message}", style="bold red"), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def _usage(message: str) -> None:
+    _complain(message, BAD_USAGE)
+
+
+def _open_course(course: Path | None) -> Course:
+    return load_course(course if course is not None else find_course(Path.cwd()))
+
+
+def _check_tier(isolation: str | None) -> None:
+    from softmark.isolation.tiers import TIERS, UNPROTECTED
+
+    if isolation is not None and isolation not in (*TIERS, UNPROTECTED):
+        _usage(
+            f"--isolation: '{isolation}' is no tier; allowed: {', '.join([*TIERS, UNPROTECTED])}"
+        )
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Grade deep-learning assignments: fast, explained, with the answers out of reach."""
+    if version:
+        typer.echo(f"softmark {__version__}")
+        raise typer.Exit
+
+
+# ---- grade -------------------------------------------------------------------------------------
+
+
+@app.command()
+def grade(
+    path: Annotated[Path, typer.Argument(help="A submission, or a folder of them.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic, such as 02_lstm.")],
+    out: Annotated[Path, typer.Option("--out", help="Where results go: DIR/results/<id>.json.")],
+    workers: WorkersOption = os.cpu_count() or 1,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the inputs (default: fresh and secret)."),
+    ] = None,
+    isolation: IsolationOption = None,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", help="i/n: grade only every n-th submission, from the i-th."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON lines, no table.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 if any submission lost points.")
+    ] = False,
+    course: CourseOption = None,
+) -> None:
+    """Grade one submission or a folder of them."""
+    from softmark.batch import Run, grade_all
+    from softmark.bench import isolate
+    from softmark.intake import find_submissions
+
+    with _errors():
+        _check_tier(isolation)
+        opened = _open_course(course)
+        the_topic = opened.topic(topic)
+        entries = _shard(find_submissions(path, the_topic), shard)
+        level = isolate(opened, topic, isolation)
+        run = Run(opened, the_topic, seed if seed is not None else secrets.randbits(63), level)
+        _write_run(out, run, path)
+        results = []
+        with _progress(len(entries), quiet=as_json) as advance:
+            for result in grade_all(run, entries, workers):
+                _write(out / "results" / f"{result.student}.json", result.to_json())
+                if as_json:
+                    typer.echo(json.dumps(json.loads(result.to_json())))
+                results.append(result)
+                advance()
+        if not as_json:
+            _print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, run, out)
+    if any(result.faulty for result in results):
+        raise typer.Exit(GRADER_FAILED)
+    lost = any(r.score is None or r.score < r.max_score for r in results)
+    raise typer.Exit(LOST_POINTS if strict and lost else OK)
+
+
+def _shard(entries: list[tuple[str, Path]], shard: str | None) -> list[tuple[str, Path]]:
+    if shard is None:
+        return entries
+    index, _, count = shard.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        _usage(f"--shard: '{shard}' is not i/n with 1 <= i <= n, as in 2/8")
+    return entries[int(index) - 1 :: int(count)]
+
+
+def _write_run(out: Path, run: object, path: Path) -> None:
+    """What this batch was graded with: for the instructor, and to grade again alike."""
+    from softmark.batch import Run
+    from softmark.bench import versions
+
+    assert isinstance(run, Run)
+    (out / "results").mkdir(parents=True, exist_ok=True)
+    record = {
+        "topic": run.topic.id,
+        "course": str(run.course.folder),
+        "submissions": str(path.resolve()),
+        "seed": run.seed,
+        "isolation": run.level.summary(),
+        "versions": versions(),
+    }
+    _write(out / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a full disk leaves no half result."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def _progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
+    console = _console(stderr=True)
+    if quiet or count < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    columns = ("grading", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=count)
+        yield lambda: progress.advance(task)
+
+
+def _print_results(results: list[Result], max_score: float, run: object, out: Path) -> None:
+    from softmark.batch import Run
+
+    assert isinstance(run, Run)
+    console = _console()
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("submission", overflow="fold", max_width=32)
+    table.add_column(f"of {max_score:g}", justify="right")
+    table.add_column("status")
+    table.add_column("what to look at first", ratio=1, overflow="ellipsis", no_wrap=True)
+    for result in results:
+        style = _style(result)
+        table.add_row(
+            escape(result.student),
+            Text("held" if result.score is None else f"{result.score:g}", style=style),
+            Text(result.status.replace("_", " "), style=style),
+            Text(_headline(result), style="dim" if style == "green" else ""),
+        )
+    console.print(table)
+    level = run.level
+    seconds = sum(result.seconds for result in results)
+    kept = [name for name, held in level.holds.items() if held]
+    console.print(
+        Text(
+            f"\n{len(results)} graded in {seconds:.1f} s of grading time, isolation '{level.tier}' "
+            f"({', '.join(kept)} kept apart). Results: {out / 'results'}",
+            style="dim",
+        )
+    )
+    for fault in dict.fromkeys(i.message for r in results for i in r.items if i.status == "error"):
+        console.print(Text(f"grader fault: {fault}", style="bold red"))
+
+
+def _style(result: Result) -> str:
+    if result.score is None:
+        return "magenta"
+    if result.score >= result.max_score:
+        return "green"
+    return "yellow" if result.score > 0 else "red"
+
+
+def _headline(result: Result) -> str:
+    if result.message:
+        return result.message
+    failed = [item for item in result.items if item.status != "passed"]
+    if not failed:
+        return "all items passed"
+    first = _most_telling(failed)
+    return f"{first.id}: {first.message}"
+
+
+def _most_telling(items: list[ItemResult]) -> ItemResult:
+    """The first item that failed by itself, not for what it stands on."""
+    own = [item for item in items if not item.message.startswith(("this stands on", "not run"))]
+    return (own or items)[0]
+
+
+# ---- check -------------------------------------------------------------------------------------
+
+
+@app.command()
+def check(topic: TopicArgument = None) -> None:
+    """Run the public tests on your own files."""
+    from softmark.check import find_topic_folder, run_public_tests
+
+    with _errors():
+        folder = find_topic_folder(topic, Path.cwd())
+        tests, broken = run_public_tests(folder)
+    console = _console()
+    if broken:
+        console.print(Text("Your file cannot be imported:", style="bold red"))
+        console.print(Text(broken))
+        raise typer.Exit(LOST_POINTS)
+    for test in tests:
+        mark, style = ("✗", "red") if test.message else ("✓", "green")
+        if test.todo:
+            mark, style = "·", "dim"
+        console.print(
+            Text.assemble((f"{mark} ", style), (test.about, "" if mark == "✗" else style))
+        )
+    failed = [test for test in tests if test.message]
+    if not failed:
+        console.print(Text(f"\nAll {len(tests)} public tests pass.", style="bold green"))
+        console.print(
+            "The hidden graders look at more: other shapes, every gradient, saturated gates."
+        )
+        raise typer.Exit(OK)
+    first = failed[0]
+    console.print(
+        Text(f"\n{len(tests) - len(failed)} of {len(tests)} pass. Next: ", style="bold"), end=""
+    )
+    console.print(Text(first.about))
+    console.print(Text(first.message))
+    where = os.path.relpath(folder / "test_public.py")
+    console.print(Text(f"\nJust this one: python -m pytest {where}::{first.name}", style="dim"))
+    raise typer.Exit(LOST_POINTS)
+
+
+# ---- for authors -------------------------------------------------------------------------------
+
+
+@build_app.command()
+def starter(course: CourseOption = None) -> None:
+    """Write starter/ anew from the solutions and assignments."""
+    from softmark.builders.starter import build_starter
+
+    with _errors():
+        opened = _open_course(course)
+        for path in build_starter(opened, opened.folder / "starter"):
+            typer.echo(os.path.relpath(path))
+
+
+@app.command()
+def verify(
+    topic: TopicArgument = None,
+    workers: WorkersOption = os.cpu_count() or 1,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the inputs.")] = None,
+    isolation: IsolationOption = None,
+    course: CourseOption = None,
+) -> None:
+    """Grade the graders: the reference passes, every known mistake is caught, nothing leaks."""
+    from softmark import verify as verification
+    from softmark.batch import Run
+    from softmark.bench import isolate
+
+    console = _console()
+    failed = 0
+    with _errors():
+        _check_tier(isolation)
+        opened = _open_course(course)
+        ids = [topic] if topic else [entry.id for entry in opened.topics]
+        for id in ids:
+            the_topic = opened.topic(id)
+            level = isolate(opened, id, isolation)
+            run = Run(opened, the_topic, seed if seed is not None else secrets.randbits(63), level)
+            console.print(Text(f"{id}  {the_topic.title}", style="bold"))
+            for done in verification.verify(run, workers):
+                good = not done.problems
+                failed += not good
+                mark = ("✓ ", "green") if good else ("✗ ", "red")
+                console.print(Text.assemble(mark, done.title))
+                for problem in done.problems:
+                    console.print(Text(f"    {problem}", style="red"))
+            if failed:
+                console.print(Text(f"seed {run.seed}", style="dim"))
+    if failed:
+        console.print(Text(f"{failed} checks failed.", style="bold red"))
+    raise typer.Exit(LOST_POINTS if failed else OK)
+
+
+@app.command()
+def doctor() -> None:
+    """Show what this machine can do: isolation, tier by tier, and what is missing for more."""
+    from softmark.bench import versions
+    from softmark.isolation.tiers import GUARANTEES, Level, supported, survey
+
+    console = _console()
+    console.print(
+        ", ".join(f"{k} {v}" for k, v in versions().items()) + f", {os.cpu_count()} cores"
+    )
+    reason = supported()
+    if reason:
+        console.print(Text(reason, style="yellow"))
+        raise typer.Exit(OK)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("tier", *GUARANTEES, "layers"):
+        table.add_column(column)
+    remarks: dict[str, None] = {}
+    tiers = survey()
+    for tier, level in tiers.items():
+        if isinstance(level, str):
+            table.add_row(tier, *["–"] * len(GUARANTEES), Text(f"not here: {level}", style="dim"))
+            continue
+        marks = [
+            Text("✓", style="green") if level.holds[g] else Text("✗", style="red")
+            for g in GUARANTEES
+        ]
+        table.add_row(tier, *marks, Text(", ".join(level.layers), style="dim"))
+        remarks |= dict.fromkeys(f"{tier}: {text}" for text in (*level.notes, *level.breaches))
+    console.print(table)
+    for name, meaning in GUARANTEES.items():
+        console.print(Text(f"{name}: a submission {meaning}", style="dim"))
+    for remark in remarks:
+        console.print(Text(remark, style="yellow"))
+    best = next((t for t, level in tiers.items() if isinstance(level, Level)), None)
+    used = (
+        f"grading here uses '{best}'."
+        if best
+        else "no tier starts here: hidden grading is refused."
+    )
+    console.print(Text(used, style="bold"))

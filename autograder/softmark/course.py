@@ -1,0 +1,315 @@
+"""A course and its topics, read from course.yaml and assignment.yaml and checked.
+
+What is wrong with either file is a CourseError whose every line names file, line and key and says
+what is allowed. The objects do not change; a topic is read each time it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path, PurePath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from softmark.calls import CallsText, as_calls
+from softmark.script import Calls
+from softmark.yamlfile import CourseError as CourseError
+from softmark.yamlfile import (
+    Frozen,
+    Problem,
+    Strict,
+    Text,
+    invalid,
+    is_identifier,
+    made_of,
+    read,
+    suggestion,
+)
+
+COURSE_FILE = "course.yaml"
+TOPIC_FILE = "assignment.yaml"
+
+
+def _topic_id(text: str) -> str:
+    if not made_of(text, "_") or text != text.lower() or not text.isascii():
+        raise ValueError(
+            f"'{text}' cannot be a topic; it is the name of a folder, such as 02_lstm, made of "
+            "lower-case letters, digits and _"
+        )
+    return text
+
+
+def _file_name(text: str) -> str:
+    if PurePath(text).name != text or "\\" in text:
+        raise ValueError(f"must be a bare file name such as lstm.py, without folders, not '{text}'")
+    if not text.endswith(".py"):
+        raise ValueError(f"must end in .py, as in lstm.py, not '{text}'")
+    if not is_identifier(text.removesuffix(".py")):
+        raise ValueError(f"must have a name that Python can import, as in lstm.py, not '{text}'")
+    return text
+
+
+def _dotted_name(text: str) -> str:
+    if not all(is_identifier(part) for part in text.split(".")):
+        raise ValueError(f"must be a dotted name such as torch.nn.LSTM, not '{text}'")
+    return text
+
+
+TopicId = Annotated[str, AfterValidator(_topic_id)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+DottedName = Annotated[str, AfterValidator(_dotted_name)]
+
+
+class RubricEntry(Strict):
+    """What assignment.yaml says of a rubric item, under the item's id."""
+
+    title: Text = Field(description="what the item asks for, as students read it")
+    points: float = Field(gt=0, description="what the item is worth, a number")
+    tier: Literal["core", "extension", "bonus"] = "core"
+
+
+class Item(RubricEntry):
+    """A rubric item with its id, such as ``step.forward.h``."""
+
+    id: str
+
+
+class Limits(Strict):
+    """What a submission may use. A call gets the longer of ``call_seconds`` and ``call_factor``
+    times the reference's own time."""
+
+    call_seconds: float = Field(default=2.0, gt=0)
+    call_factor: float = Field(default=20.0, gt=0)
+    submission_seconds: float = Field(default=60.0, gt=0)
+    memory_mb: int = Field(default=1024, gt=0)
+    output_kb: int = Field(default=64, gt=0)
+
+
+class Policy(Strict):
+    """Dotted names a submission may not use, each with the reason that students are shown."""
+
+    forbid: Annotated[Mapping[DottedName, Text], AfterValidator(Frozen)] = Frozen({})
+    action: Literal["flag", "reject"] = "reject"
+
+
+class _TopicFile(Strict):
+    """assignment.yaml."""
+
+    title: Text = Field(description="the topic's name, as students read it")
+    hours: float = Field(gt=0, description="the hours of work its core takes, a number")
+    files: tuple[FileName, ...] = Field(
+        min_length=1, description="the names of the files handed in, as in [lstm.py]"
+    )
+    worker: Literal["numpy", "torch"] = "numpy"
+    rubric: Mapping[str, RubricEntry] = Field(description="the items, each with title and points")
+    calls: CallsText = Field(description="what every call returns")
+    limits: Limits = Limits()
+    policy: Policy = Policy()
+
+    @field_validator("files")
+    @classmethod
+    def _files_differ(cls, files: tuple[str, ...]) -> tuple[str, ...]:
+        # Not only by case: a submission is also unpacked where that makes no difference.
+        folded = [name.lower() for name in files]
+        problems: list[Problem] = [
+            ((index,), f"'{name}' is listed before; keep one")
+            for index, name in enumerate(files)
+            if name.lower() in folded[:index]
+        ]
+        if problems:
+            raise invalid(problems)
+        return files
+
+    @field_validator("rubric")
+    @classmethod
+    def _rubric_scores(cls, rubric: Mapping[str, RubricEntry]) -> Mapping[str, RubricEntry]:
+        problems: list[Problem] = [
+            ((id,), "must be an id such as step.forward: letters, digits, _ and - between dots")
+            for id in rubric
+            if not all(made_of(part, "_-") and part.isascii() for part in id.split("."))
+        ]
+        if not any(item.tier == "core" for item in rubric.values()):
+            problems.append(((), "has no core item, so there is no full score; add one"))
+        if problems:
+            raise invalid(problems)
+        return rubric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """One assignment. ``files[0]`` is the main module; ``rubric`` keeps the order of the file."""
+
+    id: str
+    folder: Path
+    title: str
+    hours: float
+    files: tuple[str, ...]
+    worker: Literal["numpy", "torch"] = "numpy"
+    rubric: Mapping[str, Item]
+    calls: Calls
+    limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def module(self) -> str:
+        """The name under which the main file is imported, such as ``lstm``."""
+        return self.files[0].removesuffix(".py")
+
+    @property
+    def max_score(self) -> float:
+        """The core points: extensions and bonus come on top."""
+        return sum(item.points for item in self.rubric.values() if item.tier == "core")
+
+
+class TopicEntry(Strict):
+    """A topic's line in course.yaml: both dates include their day."""
+
+    id: TopicId = Field(description="the name of its folder under assignments/")
+    opens: date | None = None
+    due: date | None = None
+
+    @field_validator("due")
+    @classmethod
+    def _due_after_opens(cls, due: date | None, info: ValidationInfo) -> date | None:
+        opens = info.data.get("opens")
+        if due and opens and due < opens:
+            raise ValueError(f"{due} is before it opens, {opens}")
+        return due
+
+
+class Tiers(Strict):
+    """The most that extensions and bonus add to a topic, as shares of its core points."""
+
+    extension: float = Field(default=0.10, ge=0, le=1)
+    bonus: float = Field(default=0.05, ge=0, le=1)
+
+
+class _CourseFile(Strict):
+    """course.yaml."""
+
+    title: Text = Field(description="the course's name")
+    topics: tuple[TopicEntry, ...] = Field(
+        min_length=1, description="a list of topics in order, each as in '- id: 02_lstm'"
+    )
+    tiers: Tiers = Tiers()
+    ungraded: Literal["hold", "renormalise"] = "hold"
+    private: Text | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course: its folder, its topics in order, and where its private half is."""
+
+    folder: Path
+    title: str
+    topics: tuple[TopicEntry, ...]
+    tiers: Tiers
+    ungraded: Literal["hold", "renormalise"]
+    private: Path | None
+
+    def topic(self, id: str) -> Topic:
+        """Read a topic. Raises CourseError if there is none of this id or its file is wrong."""
+        self._require(id)
+        return load_topic(self.folder / "assignments" / id)
+
+    def solution(self, id: str) -> Path:
+        """The folder of a topic's reference solution. Raises CourseError if it is not there."""
+        return self._private_folder(id, "solutions", "solutions", "the reference solution")
+
+    def graders(self, id: str) -> Path:
+        """The folder of a topic's hidden graders. Raises CourseError if it is not there."""
+        return self._private_folder(id, "graders", "autograder/graders", "the hidden graders")
+
+    def _require(self, id: str) -> None:
+        known = [topic.id for topic in self.topics]
+        if id not in known:
+            text = f"topics: no topic '{id}'{suggestion(id, known)} (has: {', '.join(known)})"
+            raise CourseError(f"{COURSE_FILE}: {text}")
+
+    def _private_folder(self, id: str, name: str, default: str, what: str) -> Path:
+        self._require(id)
+        folder = self.folder / default / id if self.private is None else self.private / name / id
+        if not folder.is_dir():
+            shown = _shown(folder, self.folder)
+            raise CourseError(f"{shown}: no such folder; {what} of {id} belongs there")
+        return folder
+
+
+def load_course(folder: Path) -> Course:
+    """Read ``folder``/course.yaml. Raises CourseError.
+
+    Topics are only seen to have a folder: an error in one of them does not stop the others.
+    """
+    folder = _absolute(folder)
+    path = folder / COURSE_FILE
+    shown = COURSE_FILE if path.exists() else str(path)
+    file = read(path, shown, "the course's title and topics")
+    data = file.fit(_CourseFile)
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for index, entry in enumerate(data.topics):
+        key = ("topics", index, "id")
+        home = f"assignments/{entry.id}"
+        if entry.id in seen:
+            problems.append((key, f"'{entry.id}' is listed before; keep one"))
+        elif not (folder / home).is_dir():
+            text = (
+                f"there is no folder {home}; make it, with {TOPIC_FILE} in it, or remove the topic"
+            )
+            problems.append((key, text))
+        seen.add(entry.id)
+    private = None if data.private is None else folder / data.private
+    if private and not private.is_dir():
+        text = f"there is no folder {private}; it holds solutions/ and graders/"
+        problems.append((("private",), text))
+    if problems:
+        raise file.error(problems)
+    return Course(folder, data.title, data.topics, data.tiers, data.ungraded, private)
+
+
+def find_course(start: Path) -> Path:
+    """The nearest folder from ``start`` upwards with a course.yaml; CourseError if none has it."""
+    start = _absolute(start)
+    for folder in (start, *start.parents):
+        if (folder / COURSE_FILE).is_file():
+            return folder
+    raise CourseError(f"{start}: no {COURSE_FILE} here or in a folder above; go to a course first")
+
+
+def load_topic(folder: Path) -> Topic:
+    """Read ``folder``/assignment.yaml, in a course or alone. Raises CourseError."""
+    folder = _absolute(folder)
+    try:
+        root = find_course(folder)
+    except CourseError:
+        root = None
+    path = folder / TOPIC_FILE
+    file = read(path, _shown(path, root), "the topic's title, files, rubric and calls")
+    data = file.fit(_TopicFile)
+    return Topic(
+        id=folder.name,
+        folder=folder,
+        title=data.title,
+        hours=data.hours,
+        files=data.files,
+        worker=data.worker,
+        rubric=Frozen({id: Item(id=id, **dict(entry)) for id, entry in data.rubric.items()}),
+        calls=as_calls(data.calls),
+        limits=data.limits,
+        policy=data.policy,
+    )
+
+
+def _shown(path: Path, root: Path | None) -> str:
+    """A path as errors give it: inside the course relative to it, with slashes everywhere."""
+    return path.relative_to(root).as_posix() if root and path.is_relative_to(root) else str(path)
+
+
+def _absolute(path: Path) -> Path:
+    """The path from the root, without "..": a topic's folder gives the topic its id."""
+    # Links stay where they can: a linked folder goes by the name it has in the course.
+    path = path.absolute()
+    return path.resolve() if ".." in path.parts else path

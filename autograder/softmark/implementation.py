@@ -1,0 +1,103 @@
+"""One implementation of a topic: source files, run Script by Script in forks of a zygote.
+
+Submission, reference, variant, mistake and mutant are the same kind of thing here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from softmark.course import Limits
+from softmark.isolation.host import Worker, Zygote
+from softmark.isolation.wire import BadFrame
+from softmark.script import Raised, Script, Trace
+
+
+class Implementation:
+    """Runs Scripts in a worker of its own; after a crash the next Script gets a fresh one.
+
+    ``tampered`` tells that its worker sent what no honest worker sends; nothing is run after that.
+    ``ending`` tells, after a crash, how the last worker ended.
+    """
+
+    def __init__(self, zygote: Zygote, files: Mapping[str, str], main: str, limits: Limits) -> None:
+        self.files, self.main, self.limits = files, main, limits
+        self.seconds = 0.0
+        self.tampered = ""
+        self.ending = ""
+        self._zygote = zygote
+        self._worker: Worker | None = None
+        self._traces: dict[bytes, Trace] = {}
+
+    def load(self) -> Raised | Trace | None:
+        """Import it: None if that went well, what it raised, or a Trace with a cause."""
+        worker = self._zygote.spawn()
+        limit = min(self._left(), max(5.0, self.limits.call_seconds))
+        try:
+            problem = worker.load(self.files, self.main, limit)
+        except BadFrame as error:
+            self.tampered = str(error)
+            problem = Trace({}, cause="crashed")
+        if problem is None:
+            self._worker = worker
+            return None
+        if isinstance(problem, Trace):
+            self.seconds += problem.seconds
+            self.ending = _ending(worker)
+        worker.close()
+        return problem
+
+    def trace(self, script: Script, packed: bytes, seconds: float) -> Trace:
+        """What it answers to ``script`` (``packed``: its wire form) within ``seconds``.
+
+        Equal Scripts are run once.
+        """
+        digest = hashlib.sha256(packed).digest()
+        if digest not in self._traces:
+            self._traces[digest] = self._run(script, packed, seconds)
+        return self._traces[digest]
+
+    def _run(self, script: Script, packed: bytes, seconds: float) -> Trace:
+        if self.tampered:
+            return Trace({}, cause="crashed")
+        limit = min(seconds, self._left())
+        if limit <= 0:
+            return Trace({}, cause="timeout")
+        if self._worker is None:
+            problem = self.load()
+            if problem is not None:
+                return problem if isinstance(problem, Trace) else Trace({}, raised=problem)
+        assert self._worker is not None
+        try:
+            trace = self._worker.run(script, packed, limit)
+        except BadFrame as error:
+            self.tampered = str(error)
+            trace = Trace({}, cause="crashed")
+        self.seconds += trace.seconds
+        if not self._worker.alive:
+            self.ending = _ending(self._worker)
+            self._worker.close()
+            self._worker = None
+        return trace
+
+    def _left(self) -> float:
+        return self.limits.submission_seconds - self.seconds
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+def _ending(worker: Worker) -> str:
+    """How a worker ended, in words for the student."""
+    end = worker.end
+    if end is None:
+        return "it did not end by itself"
+    if end.code >= 0:
+        return f"it ended the Python process with exit code {end.code}"
+    names = {4: "an illegal instruction", 6: "an abort", 8: "an arithmetic fault", 9: "a kill"}
+    names |= {7: "a memory fault", 11: "a memory fault (segmentation)", 24: "too much CPU time"}
+    names |= {25: "too large a file", 31: "a forbidden system call"}
+    return f"it was ended by {names.get(-end.code, f'signal {-end.code}')}"

@@ -1,0 +1,338 @@
+"""A file, an archive or a folder turned into the few source files that a topic expects.
+
+Nothing is run and nothing is written. A bad submission never raises: it ends ``missing`` or
+``unreadable`` with a sentence for its author, and the next one is read.
+
+Which file is taken for an expected ``lstm.py``: the first rule that finds one.
+
+1. That name, in any case; the least deep one. Two equally deep are refused.
+2. The only ``.py`` with ``lstm`` as a word of its name: ``lstm (1).py``, ``student_7_lstm.py``.
+   Two such are refused; tests do not count.
+3. For the first expected file, a ``.py`` that was handed in alone, whatever its name.
+4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
+
+A folder in which none is found but that holds one archive stands for that archive. The first
+expected file decides: without it a submission is ``missing`` or ``unreadable``. Others that are
+missing or cannot be read are left out, with a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from softmark.sourcetext import MAX_SOURCE, notebook_files, python_text
+from softmark.unpack import (
+    ARCHIVES,
+    MAX_ARCHIVE,
+    Entry,
+    Ignored,
+    RefusedError,
+    archive_entries,
+    folder_entries,
+    is_archive,
+    is_litter,
+    link_target,
+    listed,
+    read_file,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from softmark.course import Topic
+
+Status = Literal["ready", "missing", "unreadable"]
+
+_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_(?P<upload>\d+)_(?P<file>.+)")
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_file(?:_.*)?")
+_MOODLE_TEXT = "_assignsubmission_onlinetext"  # what was typed into a form: no file in it
+
+
+class IntakeError(Exception):
+    """A path that holds nothing to grade, or ids that collide. One line; names what is at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What one person handed in, as source text.
+
+    ``files`` maps names that the topic expects to text, and is empty unless ``ready``. ``message``
+    says what is wrong and what to do about it, ``notes`` what was done; both are fit to show.
+    ``digest`` is the SHA-256 of names and texts.
+    """
+
+    id: str
+    files: Mapping[str, str]
+    status: Status
+    message: str
+    notes: tuple[str, ...]
+    digest: str
+
+
+def read_submission(path: Path, topic: Topic, id: str | None = None) -> Submission:
+    """Read the topic's files out of ``path``: a .py, .ipynb, .zip, .tar, .tar.gz, .tgz or a folder.
+
+    The id is made from the name of ``path`` unless given. If ``path`` is itself a link, it is
+    followed only to a place beside it. Raises nothing for a bad submission.
+    """
+    path = _absolute(path)
+    notes: list[str] = []
+    ignored: Ignored = {}
+    files: dict[str, str] = {}
+    status: Status = "ready"
+    message = ""
+    try:
+        files = _gather(path, topic, notes, ignored)
+    except RefusedError as refused:
+        status, message = refused.status, str(refused)
+    except OSError as error:
+        status, reason = "unreadable", (error.strerror or type(error).__name__).lower()
+        message = f"{shown(path.name)} cannot be read: {reason}. Copy it anew, or allow reading it."
+    notes += [f"ignored {why}: {listed(names)}" for why, names in ignored.items()]
+    digest = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        digest.update(json.dumps([name, text]).encode())
+    return Submission(
+        id if id is not None else _identify(path),
+        files,
+        status,
+        message,
+        tuple(notes),
+        digest.hexdigest(),
+    )
+
+
+def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
+    """The submissions in ``path`` as (id, path), sorted by id.
+
+    A file, or a folder that holds one of the topic's files, is one submission. Otherwise each entry
+    of the folder is one, but for hidden ones, litter and files that can be none. An id is the
+    entry's name, without the suffix of a file, made of ``[A-Za-z0-9._-]``. Of names that Canvas and
+    Moodle give on bulk download it is the student's part and number; of repeated attempts in
+    Canvas the latest is returned.
+
+    Raises IntakeError if ``path`` does not exist or holds nothing to grade, or if ids collide,
+    where upper and lower case count as the same: ids become file names.
+    """
+    given, path = path, _absolute(path)
+    groups: dict[str, list[Path]] = {}
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_dir():
+            if not (real.is_file() and _is_candidate(path.name)):
+                kinds = ", ".join((".py", ".ipynb", *ARCHIVES))
+                raise IntakeError(f"{given}: not a submission; give a folder or one of {kinds}")
+            return [(_identify(path), real)]
+        entries = sorted(entry for entry in real.iterdir() if not is_litter(entry.name))
+        expected = {name.casefold() for name in topic.files}
+        if any(e.name.casefold() in expected and not e.is_dir() for e in entries):
+            return [(_identify(path), real)]
+        for entry in entries:
+            if _MOODLE_TEXT not in entry.name and (_is_candidate(entry.name) or entry.is_dir()):
+                groups.setdefault(_identify(entry).casefold(), []).append(entry)
+    except (OSError, RuntimeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise IntakeError(f"{given}: cannot be read: {reason}") from None
+    if not groups:
+        raise IntakeError(f"{given}: nothing to grade in it: no folder, .py, .ipynb or archive")
+    chosen = [_latest(group, topic) for group in groups.values()]
+    return sorted((_identify(entry), entry) for entry in chosen)
+
+
+def _latest(group: Sequence[Path], topic: Topic) -> Path:
+    """The one that counts of entries with the same id, which must be one student's attempts."""
+
+    def rank(entry: Path) -> tuple[int, int, int]:
+        match = _CANVAS.fullmatch(entry.name)
+        original = _original(entry)
+        notebook = original.suffix.lower() == ".ipynb"
+        apt = is_archive(original.name) or _meant(original, topic)
+        attempt = re.search(r"-(\d+)$", original.stem)
+        return (
+            3 - notebook if apt else int(notebook),
+            int(match["upload"]) if match else 0,
+            int(attempt[1]) if attempt else 0,
+        )
+
+    best, *others = sorted(group, key=rank, reverse=True)
+    for other in others:
+        attempts = all(_CANVAS.fullmatch(e.name) and not e.is_dir() for e in (best, other))
+        meant = {_meant(_original(e), topic) for e in (best, other)} - {None}
+        if not attempts or len(meant) > 1 or rank(other) == rank(best):
+            raise IntakeError(
+                f"{best.name} and {other.name} both have the id '{_identify(best)}'; rename one, "
+                "or put all files of one person in a folder of their own"
+            )
+    return best
+
+
+def _original(entry: Path) -> PurePosixPath:
+    """The name that a file had before Canvas put the student's in front of it."""
+    match = _CANVAS.fullmatch(entry.name)
+    return PurePosixPath(match["file"] if match else entry.name)
+
+
+def _identify(path: Path) -> str:
+    """The id of what lies at ``path``: its name, made safe as a file name anywhere."""
+    name = path.name
+    try:
+        folder = path.is_dir()
+    except OSError:
+        folder = False
+    match = _MOODLE.fullmatch(name) or (None if folder else _CANVAS.fullmatch(name))
+    if match:
+        name = f"{match['who']}_{match['number']}"
+    elif not folder:
+        name = re.sub(r"\.(py|ipynb|zip|tar|tar\.gz|tgz)$", "", name, flags=re.IGNORECASE)
+    safe = ""
+    for char in unicodedata.normalize("NFC", name):
+        plain = unicodedata.normalize("NFKD", char)[0]  # without its accents
+        if plain.isascii() and (plain.isalnum() or plain in "._-"):
+            safe += plain
+        else:
+            safe += f"u{ord(char):x}" if char.isalnum() else "_"
+    return safe.lstrip(".-")[:80] or "submission"
+
+
+def _is_candidate(name: str) -> bool:
+    return name.lower().endswith((".py", ".ipynb")) or is_archive(name)
+
+
+def _absolute(path: Path) -> Path:
+    """The path from the root; without ``..``, since its last part gives an id."""
+    path = path.absolute()
+    return path.resolve() if ".." in path.parts else path
+
+
+def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dict[str, str]:
+    """The expected files as text; raises RefusedError or OSError."""
+    name, first = shown(path.name), topic.files[0]
+    try:
+        link = stat.S_ISLNK(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RefusedError(f"Expected {first}, but there is no {name}.", "missing") from None
+    if link:
+        target = link_target(path, path.parent)
+        if target is None:
+            raise RefusedError(f"{name} is a link that leads elsewhere; hand in the file itself.")
+        path = target
+    mode = path.stat().st_mode
+    alone = False
+    if stat.S_ISDIR(mode):
+        place, entries = "", folder_entries(path, ignored)
+    elif not stat.S_ISREG(mode):
+        raise RefusedError(f"{name} is not a plain file; hand in {first} itself.")
+    elif is_archive(path.name):
+        place, entries = f"{name}/", archive_entries(name, read_file(path, MAX_ARCHIVE), ignored)
+    else:
+        alone = True
+        place, entries = "", [Entry(PurePosixPath(path.name), partial(read_file, path))]
+    files, used = _take(place, entries, topic, alone, notes)
+    packed = [entry for entry in entries if is_archive(entry.path.name)]
+    if not used and not place and len(packed) == 1:  # how some platforms file an upload
+        name, data = packed[0].shown, packed[0].read(MAX_ARCHIVE)
+        entries = archive_entries(name, data, ignored)
+        files, used = _take(f"{name}/", entries, topic, False, notes)
+
+    others = [entry.path for entry in entries if entry.path not in used and not alone]
+    for other in others:
+        nested = is_archive(other.name)
+        why = "archives inside, which are not opened" if nested else "other files"
+        ignored.setdefault(why, []).append(str(other))
+    if first not in files:
+        held = f"holds only {listed(map(str, others))}" if others else "holds no file"
+        if not others:
+            held += "".join(f"; ignored {why}: {listed(names)}" for why, names in ignored.items())
+        held = "is no such file" if alone else held
+        raise RefusedError(
+            f"Expected {first}, but {name} {held}. Hand in {first} under that name.", "missing"
+        )
+    if absent := [expected for expected in topic.files if expected not in files]:
+        notes.append(f"missing: {', '.join(absent)}")
+    return files
+
+
+def _take(
+    place: str, entries: Sequence[Entry], topic: Topic, alone: bool, notes: list[str]
+) -> tuple[dict[str, str], set[PurePosixPath]]:
+    """The expected files found among ``entries``, and the paths of those used."""
+    own: dict[str, str] = {}
+    cells: dict[str, str] = {}
+    used: set[PurePosixPath] = set()
+    for expected in topic.files:
+        is_first = expected == topic.files[0]
+        try:
+            entry = _choose(expected, is_first, entries, topic, alone)
+            if entry is None:
+                continue
+            used.add(entry.path)
+            if entry.suffix == ".ipynb":
+                others = topic.files[1:] if is_first else ()
+                cells |= notebook_files(entry, expected, others, notes)
+            else:
+                own[expected] = python_text(entry.shown, entry.read(MAX_SOURCE))
+        except RefusedError as refused:
+            if is_first:
+                raise
+            notes.append(f"left out {expected}: {refused}")
+            continue
+        source = place + entry.shown
+        if entry.path.name != expected:
+            notes.append(f"took {source} as {expected}")
+        elif source != expected:
+            notes.append(f"took {expected} from {source.removesuffix(expected)}")
+    return cells | own, used  # a file of its own comes before a cell that writes it
+
+
+def _choose(
+    expected: str, is_first: bool, entries: Sequence[Entry], topic: Topic, alone: bool
+) -> Entry | None:
+    """Which entry stands for ``expected``, by the rules at the top of this module."""
+    notebook = expected.removesuffix(".py") + ".ipynb"
+    if entry := _pick(expected, expected, entries, topic):
+        return entry
+    if is_first and alone and entries[0].suffix == ".py":
+        return None if _meant(entries[0].path, topic) else entries[0]
+    if entry := _pick(notebook, expected, entries, topic):
+        return entry
+    if is_first:
+        return _only([e for e in entries if e.suffix == ".ipynb"], notebook)
+    return None
+
+
+def _pick(wanted: str, expected: str, entries: Sequence[Entry], topic: Topic) -> Entry | None:
+    same = [e for e in entries if e.path.name.casefold() == wanted.casefold()]
+    if same:
+        depth = min(len(e.path.parts) for e in same)
+        least = [e for e in same if len(e.path.parts) == depth]
+        return _only([e for e in least if e.path.name == wanted] or least, wanted)
+    suffix = PurePosixPath(wanted).suffix
+    like = [e for e in entries if e.suffix == suffix and _meant(e.path, topic) == expected]
+    return _only(like, wanted)
+
+
+def _only(entries: Sequence[Entry], wanted: str) -> Entry | None:
+    if len(entries) > 1:
+        names = " and ".join(entry.shown for entry in entries[:2])
+        raise RefusedError(f"Both {names} could be {wanted}; hand in only one of them.")
+    return entries[0] if entries else None
+
+
+def _meant(path: PurePosixPath, topic: Topic) -> str | None:
+    """The expected file whose stem, the longest that fits, is a word of this file's name."""
+    stem = path.stem.casefold()
+    if stem.startswith("test_") or stem.endswith("_test"):
+        return None
+    for expected in sorted(topic.files, key=len, reverse=True):
+        word = re.escape(PurePosixPath(expected).stem.casefold())
+        if re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", stem):
+            return expected
+    return None

@@ -1,0 +1,264 @@
+"""The grader's side of isolation: start a zygote, get workers from it, run Scripts on them.
+
+The clock here is the only one that counts. Whatever a worker does, its end is told as a cause; what
+it sends that no honest worker would send is ``BadFrame``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softmark.isolation import wire
+from softmark.script import Raised, Script, Trace
+
+_START_SECONDS = 60.0
+_REAP_SECONDS = 5.0
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/scratch/tmp",
+    "TMPDIR": "/scratch/tmp",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""The whole environment of a zygote and its children."""
+
+
+class ZygoteFailed(Exception):
+    """A zygote that could not start or has died: the grader's fault or the machine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What one worker may use."""
+
+    seconds: float = 60.0
+    memory_mb: int = 1024
+    output_kb: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a worker's process ended: exit code, or minus the signal; peak resident size."""
+
+    code: int
+    peak_kb: int
+
+
+class Zygote:
+    """A warmed interpreter that forks isolated workers. A context manager."""
+
+    def __init__(
+        self, layers: Sequence[str], distributions: Sequence[str], caps: Caps, seccomp: bytes
+    ) -> None:
+        """Start it. Raises ZygoteFailed, naming the layer that this machine refused."""
+        self.caps = caps
+        self._ends: dict[int, End] = {}
+        self._count = 0
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-I", "-m", "softmark.isolation.zygote", str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                env=_ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
+        try:
+            self._control.settimeout(_START_SECONDS)
+            self._control.send(
+                wire.pack(
+                    {
+                        "layers": list(layers),
+                        "distributions": list(distributions),
+                        "seccomp": seccomp,
+                        "cpu_seconds": int(caps.seconds) + 5,
+                        "memory_bytes": caps.memory_mb << 20,
+                        "output_bytes": caps.output_kb << 10,
+                    }
+                )
+            )
+            answer = wire.unpack(self._receive())
+        except (OSError, wire.BadFrame) as error:
+            raise ZygoteFailed(f"the zygote did not start: {error}{self._last_words()}") from None
+        except ZygoteFailed as error:
+            raise ZygoteFailed(f"{error}{self._last_words()}") from None
+        if "failed" in answer:
+            self.close()
+            raise ZygoteFailed(answer["failed"])
+        self.visible: tuple[str, ...] = tuple(answer["visible"])
+        self.closed: str | None = answer["closed"]
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def spawn(self) -> Worker:
+        """A fresh worker. Raises ZygoteFailed."""
+        self._count += 1
+        ours, theirs = socket.socketpair()
+        output = os.memfd_create("output", os.MFD_CLOEXEC)
+        with theirs:
+            try:
+                request = wire.pack(self._count)
+                socket.send_fds(self._control, [request], [theirs.fileno(), output])
+                pidfd = self._await_birth(self._count)
+            except (OSError, ZygoteFailed):
+                ours.close()
+                os.close(output)
+                raise ZygoteFailed(f"the zygote has died{self._last_words()}") from None
+        return Worker(self, self._count, ours, output, pidfd)
+
+    def _await_birth(self, number: int) -> int:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 1 << 12, 1)
+            if not message:
+                raise ZygoteFailed
+            if self._note(message) == number:
+                return descriptors[0]
+
+    def end_of(self, number: int) -> End | None:
+        """How a worker ended, once it has; None where the zygote does not say in time."""
+        deadline = time.monotonic() + _REAP_SECONDS
+        while number not in self._ends:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._control], [], [], left)[0]:
+                return None
+            try:
+                self._note(self._receive())
+            except (OSError, ZygoteFailed):
+                return None
+        return self._ends.pop(number)
+
+    def _note(self, message: bytes) -> int | None:
+        """Keep news of an ended child; the number of one that was born."""
+        news: dict[str, Any] = wire.unpack(message)
+        if "code" in news:
+            self._ends[news["number"]] = End(news["code"], news["peak_kb"])
+            return None
+        return int(news["number"])
+
+    def _receive(self) -> bytes:
+        message = self._control.recv(1 << 16)
+        if not message:
+            raise ZygoteFailed("the zygote has died")
+        return message
+
+    def _last_words(self) -> str:
+        self.close()
+        assert self._process.stderr is not None
+        said = self._words.decode("utf-8", "replace").strip().splitlines()
+        return f" ({said[-1]})" if said else ""
+
+    _words = b""
+
+    def close(self) -> None:
+        """End it and every worker of its."""
+        self._control.close()
+        try:
+            _, self._words = self._process.communicate(timeout=_REAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            _, self._words = self._process.communicate()
+        except ValueError:  # closed before
+            pass
+
+
+class Worker:
+    """The grader's end of one isolated child. Gone after its first failure."""
+
+    def __init__(
+        self, zygote: Zygote, number: int, connection: socket.socket, output: int, pidfd: int
+    ) -> None:
+        self._zygote, self._number = zygote, number
+        self._connection, self._output, self._pidfd = connection, output, pidfd
+        self.end: End | None = None
+        self.alive = True
+
+    def load(self, files: Mapping[str, str], main: str, seconds: float) -> Raised | Trace | None:
+        """Import the submission: None if it went well, what it raised, or a Trace with a cause."""
+        answer = self._ask(wire.pack([dict(files), main]), seconds)
+        return answer if isinstance(answer, Trace) else wire.unpack_loaded(answer)
+
+    def run(self, script: Script, packed: bytes, seconds: float) -> Trace:
+        """Run ``script`` (``packed``: its wire form) within ``seconds``.
+
+        A child that did not answer gives a Trace with a cause and no values, and is gone. Raises
+        wire.BadFrame; the child is gone then, too.
+        """
+        started = time.perf_counter()
+        answer = self._ask(packed, seconds)
+        if isinstance(answer, Trace):
+            return answer
+        try:
+            return wire.unpack_trace(answer, script, time.perf_counter() - started)
+        except wire.BadFrame:
+            self.kill()
+            raise
+
+    def _ask(self, body: bytes, seconds: float) -> bytes | Trace:
+        started = time.monotonic()
+        deadline = started + seconds
+
+        def receive(count: int) -> bytes:
+            self._connection.settimeout(max(1e-3, deadline - time.monotonic()))
+            return self._connection.recv(count)
+
+        try:
+            self._connection.settimeout(seconds)
+            self._connection.sendall(wire.frame(body))
+            return wire.read_frame(receive)
+        except TimeoutError:
+            self.kill()
+            return Trace({}, cause="timeout", seconds=time.monotonic() - started)
+        except (wire.Closed, ConnectionError):
+            self.kill()
+            return Trace({}, cause="crashed", seconds=time.monotonic() - started)
+        except wire.BadFrame:
+            self.kill()
+            raise
+
+    def printed(self) -> tuple[str, int]:
+        """The end of what the child printed, and how many bytes that was in all."""
+        size = os.fstat(self._output).st_size
+        tail = os.pread(self._output, 2000, max(0, size - 2000))
+        return tail.decode("utf-8", "replace"), size
+
+    def kill(self) -> None:
+        """End the child and all it started, and learn how it ended. Idempotent."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._connection.close()
+        if not select.select([self._pidfd], [], [], 0)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self.end = self._zygote.end_of(self._number)
+
+    def close(self) -> None:
+        """Kill the child and give its descriptors back."""
+        self.kill()
+        for descriptor in (self._pidfd, self._output):
+            os.close(descriptor)

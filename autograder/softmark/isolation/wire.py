@@ -1,0 +1,222 @@
+"""What crosses between grader and worker: length-framed MessagePack, never pickle.
+
+Arrays travel as (dtype, shape, bytes), handles and generators by number. A worker is not trusted:
+the grader's side bounds a frame before it allocates, takes allow-listed dtypes only, and turns
+whatever else arrives into ``BadFrame``. Lists and tuples both arrive as lists.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from softmark.script import Handle, Output, Raised, Rng, Script, Trace, Unfit, Warned
+
+MAX_FRAME = 64 << 20
+"""Bytes in one frame, at most."""
+
+_LENGTH = struct.Struct("<Q")
+_ARRAY, _HANDLE, _RNG, _UNFIT = 1, 2, 3, 4
+_DTYPES = tuple(
+    np.dtype(name)
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+        "float16 float32 float64 complex64 complex128"
+    ).split()
+)
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_MAX_DIMS = 8
+_TEXT = 2000
+
+
+class BadFrame(Exception):
+    """A frame that no honest worker sends."""
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+def frame(body: bytes) -> bytes:
+    """``body`` with its length in front."""
+    return _LENGTH.pack(len(body)) + body
+
+
+def read_frame(receive: Callable[[int], bytes]) -> bytes:
+    """Read one frame with ``receive(n)``, which returns 1 to n bytes, or none at the end.
+
+    Raises Closed at the end of the stream and BadFrame for a frame above ``MAX_FRAME``.
+    """
+    (length,) = _LENGTH.unpack(_exactly(receive, _LENGTH.size))
+    if length > MAX_FRAME:
+        raise BadFrame(f"a frame of {length} bytes")
+    return _exactly(receive, length)
+
+
+def _exactly(receive: Callable[[int], bytes], count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = receive(min(count - len(data), 1 << 20))
+        if not piece:
+            raise Closed
+        data += piece
+    return bytes(data)
+
+
+# ---- values ------------------------------------------------------------------------------------
+
+
+def pack(value: Any) -> bytes:
+    """Encode plain data, arrays, handles, generators and Unfit.
+
+    Raises TypeError for any other type, subclasses included, and ValueError or OverflowError for an
+    array or integer that the wire does not carry.
+    """
+    packed: bytes = msgpack.packb(value, default=_encode, strict_types=True)
+    return packed
+
+
+def _encode(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        return list(value)
+    if kind is np.ndarray:
+        return msgpack.ExtType(_ARRAY, _encode_array(value))
+    if kind is Handle:
+        return msgpack.ExtType(_HANDLE, struct.pack("<I", value.number))
+    if kind is Rng:
+        return msgpack.ExtType(_RNG, struct.pack("<Q", value.seed))
+    if kind is Unfit:
+        return msgpack.ExtType(_UNFIT, value.text[:_TEXT].encode("utf-8", "replace"))
+    raise TypeError(f"{kind.__name__} does not travel")
+
+
+def _encode_array(array: np.ndarray) -> bytes:
+    code = _DTYPE_CODES.get(array.dtype.newbyteorder("="))
+    if code is None or array.ndim > _MAX_DIMS:
+        raise ValueError(f"an array of {array.dtype} with {array.ndim} dimensions does not travel")
+    native = array.astype(_DTYPES[code], order="C", copy=False)
+    return struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape) + native.tobytes("C")
+
+
+def unpack(data: bytes) -> Any:
+    """Decode what ``pack`` made; arrays are read-only. Raises BadFrame for anything else."""
+    try:
+        return msgpack.unpackb(data, ext_hook=_decode, strict_map_key=True)
+    except BadFrame:
+        raise
+    except Exception as error:  # msgpack has many ways to say no
+        raise BadFrame(f"not a message: {type(error).__name__}") from None
+
+
+def _decode(code: int, data: bytes) -> Any:
+    if code == _ARRAY:
+        return _decode_array(data)
+    if code == _HANDLE and len(data) == 4:
+        return Handle(struct.unpack("<I", data)[0])
+    if code == _RNG and len(data) == 8:
+        return Rng(struct.unpack("<Q", data)[0])
+    if code == _UNFIT:
+        return Unfit(data.decode("utf-8", "replace"))
+    raise BadFrame(f"an unknown extension {code}")
+
+
+def _decode_array(data: bytes) -> np.ndarray:
+    if len(data) < 2 or data[0] >= len(_DTYPES) or data[1] > _MAX_DIMS:
+        raise BadFrame("an array of unknown type")
+    dtype, dims = _DTYPES[data[0]], data[1]
+    start = 2 + 8 * dims
+    if len(data) < start:
+        raise BadFrame("an array without its shape")
+    shape = struct.unpack(f"<{dims}Q", data[2:start])
+    # Python integers: a shape of 2**63 by 2**63 cannot wrap around
+    if math.prod(shape) * dtype.itemsize != len(data) - start or max(shape, default=0) > MAX_FRAME:
+        raise BadFrame("an array whose bytes do not fill its shape")
+    return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+
+
+# ---- scripts and traces ------------------------------------------------------------------------
+
+
+def pack_script(script: Script) -> bytes:
+    """The Script as the worker needs it. Equal Scripts give equal bytes."""
+    return pack(
+        [
+            [
+                step.operation,
+                step.attribute,
+                step.target,
+                step.args,
+                dict(step.kwargs),
+                None if step.params is None else dict(step.params),
+                [[output.name, output.kind] for output in step.outputs],
+                step.first,
+            ]
+            for step in script.steps
+        ]
+    )
+
+
+def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
+    """A worker's answer to ``script``, checked piece by piece. Raises BadFrame."""
+    answer = unpack(data)
+    try:
+        values, raised, warned, modified, out_of_memory = answer
+        known = {handle.number: output for _, handle, output in script.outputs()}
+        steps = len(script.steps)
+        return Trace(
+            values={number: _value(known[number], value) for number, value in values},
+            raised=None if raised is None else _raised(raised, steps),
+            cause="out_of_memory" if _exact(out_of_memory, bool) else None,
+            warnings=tuple(
+                Warned(_step(n, steps), _text(category), _text(message), _text(where))
+                for n, category, message, where in warned[:100]
+            ),
+            modified=tuple((_step(n, steps), _text(name)) for n, name in modified[:100]),
+            seconds=seconds,
+        )
+    except (TypeError, ValueError, KeyError) as error:
+        raise BadFrame(f"not a trace: {type(error).__name__}") from None
+
+
+def _raised(parts: Any, steps: int) -> Raised:
+    step, kind, message, where, line = parts
+    return Raised(_step(step, steps), _text(kind), _text(message), _text(where), _text(line))
+
+
+def unpack_loaded(data: bytes) -> Raised | None:
+    """A worker's answer to the submission's files: None, or what importing them raised."""
+    answer = unpack(data)
+    try:
+        return None if answer is None else _raised(answer, 1)
+    except (TypeError, ValueError) as error:
+        raise BadFrame(f"not an answer: {type(error).__name__}") from None
+
+
+def _value(output: Output, value: Any) -> Any:
+    if isinstance(value, (Handle, Rng)):
+        raise BadFrame("a value of the grader's own kind")
+    if output.kind == "dict" and not isinstance(value, (Mapping, Unfit)):
+        raise BadFrame("no dict where one was announced")
+    return value
+
+
+def _exact(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(_exact(value, str))[:_TEXT]
+
+
+def _step(value: Any, steps: int) -> int:
+    if not 0 <= _exact(value, int) < steps:
+        raise ValueError
+    return int(value)

@@ -1,0 +1,206 @@
+"""Import once, then fork one isolated child for each implementation.
+
+A fresh interpreter started by ``host.Zygote``: ``python -I -m softmark.isolation.zygote FD``. It reads
+its plan from the control socket, warms up, takes on the layers that all children share, and then
+serves: a request with two descriptors (the child's own socket, a file for its output) is answered with
+the child's pidfd, and later with how the child ended. It never sees a grader, a solution or an
+expected value; submissions go from the grader straight to the child.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from softmark.isolation import sandbox, wire, worker
+
+# What students import beside NumPy. Loaded before the files are out of reach of the child's user.
+_WARM_MODULES = """
+    __future__ abc argparse array ast base64 bisect cmath collections contextlib copy
+    dataclasses datetime decimal enum fcntl fractions functools gc heapq inspect io itertools
+    json linecache logging math numbers operator os pathlib pickle pprint random re socket
+    statistics string struct sys textwrap threading time timeit traceback types typing
+    unicodedata unittest warnings encodings.idna encodings.ascii numpy.fft numpy.linalg
+    numpy.polynomial numpy.random numpy.testing
+""".split()
+
+_FIRST_UID = 60_000
+_SCRATCH_MEGABYTES = 16
+_FILE_BYTES = 1 << 20
+_PROCESSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What ``host.Zygote`` asks for; ``layers`` are the names of the sandbox's layers to take on."""
+
+    layers: frozenset[str]
+    distributions: tuple[str, ...]
+    seccomp: bytes
+    cpu_seconds: int
+    memory_bytes: int
+    output_bytes: int
+    uid: int
+
+
+def main() -> None:
+    """Serve on the control socket given as the first argument, until the grader hangs up."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    asked = wire.unpack(control.recv(1 << 16))
+    plan = Plan(
+        layers=frozenset(asked["layers"]),
+        distributions=tuple(asked["distributions"]),
+        seccomp=asked["seccomp"],
+        cpu_seconds=asked["cpu_seconds"],
+        memory_bytes=asked["memory_bytes"],
+        output_bytes=asked["output_bytes"],
+        uid=_FIRST_UID + os.getpid() % 5000,
+    )
+    try:
+        if "user_namespace" in plan.layers:
+            _enter_user_namespace(control)
+        _warm_up()
+        visible, ruleset, pids = _prepare(plan)
+    except OSError as error:
+        control.send(wire.pack({"failed": str(error)}))
+        return
+    gc.collect()
+    gc.freeze()
+    closed = sandbox.closed_to_others(visible) if "private_root" not in plan.layers else None
+    control.send(wire.pack({"visible": visible, "closed": closed}))
+    _serve(control, plan, ruleset, pids)
+
+
+def _enter_user_namespace(control: socket.socket) -> None:
+    """Go on as pid 1 of a new user and PID namespace; the process left behind only waits."""
+    sandbox.become_root_inside()
+    inside = os.fork()
+    if inside:
+        control.close()
+        _, status = os.waitpid(inside, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    sandbox.die_with_parent()
+
+
+def _warm_up() -> None:
+    import numpy as np
+
+    for name in _WARM_MODULES:
+        importlib.import_module(name)
+    rng = np.random.default_rng(0)
+    square = rng.normal(size=(4, 4))
+    np.linalg.svd(square)
+    np.einsum("ij,jk->ik", square, square)
+    np.tanh(square @ square + np.exp(-square)).sum(axis=0)
+    str(square)
+
+
+def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
+    """The layers that all children share: what is visible, the ruleset, the PID namespace."""
+    visible, hidden = sandbox.runtime_paths(plan.distributions)
+    pids = None
+    if "namespaces" in plan.layers:
+        pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        sandbox.unshare(sandbox.NEW_NET)
+    if "private_root" in plan.layers:
+        sandbox.enter_private_root(visible, hidden)
+    ruleset = None
+    if "landlock" in plan.layers:
+        plain = [p for v in visible for p in ([v] if v in hidden else sandbox.without(v, hidden))]
+        inner = [v for v in visible if any(v.startswith(h + "/") for h in hidden)]
+        writable = [str(Path(sandbox.SCRATCH).parent)] if "private_root" in plan.layers else []
+        ruleset = sandbox.landlock_ruleset([*plain, *inner, "/dev/null", "/dev/urandom"], writable)
+    return visible, ruleset, pids
+
+
+def _serve(control: socket.socket, plan: Plan, ruleset: int | None, pids: int | None) -> None:
+    children: dict[int, tuple[int, int]] = {}
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready != control.fileno():
+                pid, number = children.pop(ready)
+                poll.unregister(ready)
+                os.close(ready)
+                _, status, usage = os.wait4(pid, 0)
+                code = os.waitstatus_to_exitcode(status)
+                control.send(
+                    wire.pack({"number": number, "code": code, "peak_kb": usage.ru_maxrss})
+                )
+                continue
+            message, descriptors, _, _ = socket.recv_fds(control, 1 << 12, 2)
+            if not message:
+                return
+            number = wire.unpack(message)
+            pid = _fork(plan, pids)
+            if pid == 0:
+                control.close()
+                _child(plan, ruleset, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            pidfd = os.pidfd_open(pid)
+            children[pidfd] = (pid, number)
+            poll.register(pidfd, select.POLLIN)
+            socket.send_fds(control, [wire.pack({"number": number, "born": True})], [pidfd])
+
+
+def _fork(plan: Plan, pids: int | None) -> int:
+    if pids is not None:
+        sandbox.rejoin(pids, sandbox.NEW_PIDS)
+        sandbox.unshare(sandbox.NEW_PIDS)
+    return os.fork()
+
+
+def _child(plan: Plan, ruleset: int | None, connection: int, output: int) -> None:
+    try:
+        _confine(plan, ruleset, connection, output)
+        worker.serve(3, plan.output_bytes)
+    except BaseException as error:
+        os.write(2, f"\nworker: {type(error).__name__}: {error}\n".encode()[:1000])
+        os._exit(1)
+    os._exit(0)
+
+
+def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> None:
+    """From a fork of the zygote to a place where a stranger's code may run. The order matters:
+    mounts need capabilities, the user change clears the death signal, the filter forbids the rest."""
+    layers = plan.layers
+    uid = plan.uid if "user" in layers else 0
+    if "namespaces" in layers:
+        sandbox.unshare(sandbox.NEW_IPC | sandbox.NEW_UTS)
+    if "private_root" in layers:
+        sandbox.unshare(sandbox.NEW_MOUNTS)
+        sandbox.mount_scratch(_SCRATCH_MEGABYTES, uid)
+    sandbox.set_limits(
+        cpu_seconds=plan.cpu_seconds,
+        memory_bytes=plan.memory_bytes,
+        file_bytes=_FILE_BYTES,
+        processes=_PROCESSES if "user" in layers else None,
+    )
+    if ruleset is not None:  # before its descriptor can be overwritten
+        sandbox.landlock_restrict(ruleset)
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2), (connection, 3)):
+        os.dup2(source, target)
+    os.closerange(4, 1 << 10)
+    if "user" in layers:
+        sandbox.become_user(uid)
+    sandbox.drop_capabilities()
+    sandbox.undumpable()
+    sandbox.die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if "seccomp" in layers:
+        sandbox.load_filter(plan.seccomp)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The pytest plugin that hidden graders are written with: ``item``, ``script``, ``draw``, ``agree``.
+
+A grader builds a Script and hands it to ``agree``, which runs it on the submission and on the
+reference and compares, or to ``student`` and ``reference`` for the Traces themselves. Alone, while
+graders are being written::
+
+    pytest autograder/graders/02_lstm --submission solutions/02_lstm/lstm.py
+
+In a batch, ``softmark.session`` runs the same collected tests for one submission after another.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softmark.bench import Bench, GraderFault, isolate
+from softmark.script import Script, Trace
+from softmark.verdict import Failure
+
+BENCH = pytest.StashKey[Bench]()
+"""Where the Bench of a pytest session is kept."""
+
+
+class Disagreement(AssertionError):
+    """The submission's answer is not the reference's."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__("\n".join([failure.message, *failure.hints]))
+        self.failure = failure
+
+
+def item(
+    id: str, depends: str | tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Say which rubric item a test belongs to, and which items it stands on.
+
+    ``{name}`` in the id or in ``depends`` is filled in from the test's parameters.
+    """
+    needs = (depends,) if isinstance(depends, str) else depends
+    mark: Any = pytest.mark.softmark_item(id, needs)
+    return mark  # type: ignore[no-any-return]
+
+
+def rubric_item(test: pytest.Item) -> tuple[str, tuple[str, ...]] | None:
+    """The rubric item of a collected test and what it depends on; None for an unmarked test."""
+    mark = test.get_closest_marker("softmark_item")
+    if mark is None:
+        return None
+    parameters = getattr(getattr(test, "callspec", None), "params", {})
+    id, needs = mark.args
+    return id.format_map(parameters), tuple(need.format_map(parameters) for need in needs)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("softmark", "grading hidden graders' submissions")
+    group.addoption("--submission", metavar="FILE", help="what to grade: a file, folder or archive")
+    group.addoption("--course", metavar="DIR", help="the course, where it is not above the graders")
+    group.addoption(
+        "--grading-seed", type=int, default=0, help="the seed of the inputs (default 0)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "softmark_item(id, depends): the rubric item of a grader")
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest) -> Generator[Bench]:
+    """What the tests are run on; made here when pytest runs the graders alone."""
+    stash = request.config.stash
+    if BENCH in stash:
+        yield stash[BENCH]
+        return
+    with _alone(request) as made:
+        yield made
+
+
+def _alone(request: pytest.FixtureRequest) -> Bench:
+    from softmark.course import find_course, load_course
+    from softmark.intake import read_submission
+
+    option = request.config.getoption
+    if not option("--submission"):
+        pytest.fail("say what to grade: pytest GRADERS --submission FILE", pytrace=False)
+    graders = Path(str(request.session.items[0].path)).parent
+    course = load_course(Path(option("--course") or find_course(graders)))
+    topic = course.topic(graders.name)
+    submission = read_submission(Path(option("--submission")), topic)
+    if submission.status != "ready":
+        pytest.fail(submission.message, pytrace=False)
+    made = Bench(course, topic, option("--grading-seed"), isolate(course, topic.id))
+    problem = made.take(submission.files)
+    if problem is not None:
+        made.close()
+        pytest.fail(problem.message, pytrace=False)
+    return made
+
+
+class Draw:
+    """Random inputs of one test: the same for every submission of a run, unknown before it."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self._bench = bench
+        self.rng = np.random.default_rng([bench.seed, zlib.crc32(name.encode())])
+
+    def __call__(self, *shape: int) -> np.ndarray:
+        """float64 standard normals of this shape."""
+        return self.rng.normal(size=shape)
+
+    def params(self, name: str, *args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
+        """Random parameters, named and shaped as those of the reference's ``name(*args)``.
+
+        Matrices are scaled by 1 / sqrt(rows), so that gates do not saturate; vectors have unit scale.
+        """
+        shapes = self._bench.parameter_shapes(name, args, kwargs)
+        return {
+            key: self(*shape) / (np.sqrt(shape[0]) if len(shape) > 1 else 1.0)
+            for key, shape in shapes.items()
+        }
+
+
+@pytest.fixture
+def draw(request: pytest.FixtureRequest, bench: Bench) -> Draw:
+    """Random inputs from the run's seed and this test's name."""
+    return Draw(bench, f"{request.node.path.name}::{request.node.name}")
+
+
+@pytest.fixture
+def script(bench: Bench) -> Callable[[], Script]:
+    """``script()`` is an empty Script of this topic."""
+    return lambda: Script(bench.topic.calls)
+
+
+@pytest.fixture
+def student(bench: Bench) -> Callable[[Script], Trace]:
+    """``student(run)`` is the submission's Trace, for properties. Fails where it stopped early."""
+
+    def run_it(run: Script) -> Trace:
+        return _checked(bench.student(run))
+
+    return run_it
+
+
+@pytest.fixture
+def reference(bench: Bench) -> Callable[[Script], Trace]:
+    """``reference(run)`` is the reference's Trace."""
+    return bench.reference
+
+
+@pytest.fixture
+def agree(bench: Bench) -> Callable[..., None]:
+    """``agree(run)`` compares every output of ``run`` with the reference's; ``only`` names some."""
+
+    def compare(run: Script, only: str | Sequence[str] = ()) -> None:
+        failure = bench.judge(run, (only,) if isinstance(only, str) else tuple(only))
+        if failure is not None:
+            raise Disagreement(failure)
+
+    return compare
+
+
+def _checked(answer: Trace | Failure) -> Trace:
+    if isinstance(answer, Failure):
+        raise Disagreement(answer)
+    return answer
+
+
+def failure_of(error: BaseException, test: pytest.Item) -> Failure | None:
+    """What the error says of the submission; None where it says that the grader is wrong."""
+    if isinstance(error, Disagreement):
+        return error.failure
+    if isinstance(error, AssertionError) and not isinstance(error, GraderFault):
+        said = str(error).split("\n")[0]
+        about = (getattr(test, "function", test).__doc__ or test.name).strip().split("\n")[0]
+        return Failure(said or about)
+    return None
+
+
+ItemTable = Mapping[str, tuple[str, ...]]
+"""Every rubric item of the graders, with what it depends on."""
+
+
+def item_table(tests: Sequence[pytest.Item]) -> ItemTable:
+    """Every rubric item that the tests belong to, with what it depends on."""
+    table: dict[str, tuple[str, ...]] = {}
+    for test in tests:
+        found = rubric_item(test)
+        if found is not None:
+            table[found[0]] = tuple(dict.fromkeys([*table.get(found[0], ()), *found[1]]))
+    return table

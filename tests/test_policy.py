@@ -1,0 +1,192 @@
+"""The static scan: forbidden names by whatever road, flags for people, and no false alarms."""
+
+from __future__ import annotations
+
+import pytest
+from softmark.course import Policy
+from softmark.policy import Violation, scan, watch
+
+POLICY = Policy(
+    forbid={
+        "torch.nn.RNN": "write the recurrence yourself",
+        "numpy.linalg.solve": "solve it yourself",
+        "scipy": "NumPy is enough",
+        "eval": "not needed",
+    }
+)
+
+FORBIDDEN = {
+    "chain": ("import torch\nm = torch.nn.RNN(3, 4)", "torch.nn.RNN"),
+    "module alias": ("import torch.nn as n\nm = n.RNN(3, 4)", "torch.nn.RNN"),
+    "submodule import": ("import torch.nn.functional\nm = torch.nn.RNN", "torch.nn.RNN"),
+    "from import": ("x = 1\nfrom torch.nn import RNN", "torch.nn.RNN"),
+    "from import as": ("x = 1\nfrom torch.nn import RNN as Layer", "torch.nn.RNN"),
+    "package from import": ("from torch import nn as q\nclass Mine(q.RNN): pass", "torch.nn.RNN"),
+    "star import": ("from torch.nn import *\nm = RNN(3, 4)", "torch.nn.RNN"),
+    "something inside": ("import torch\nm = torch.nn.RNN.forward", "torch.nn.RNN"),
+    "np alias": ("import numpy as np\nx = np.linalg.solve(1, 2)", "numpy.linalg.solve"),
+    "assigned module": ("import numpy as np; la = np.linalg\nla.solve(1, 2)", "numpy.linalg.solve"),
+    "reassigned": ("import numpy as np; np = np.linalg\nnp.solve(1, 2)", "numpy.linalg.solve"),
+    "unpacked": ("import numpy as np; a, b = np.linalg, 1\na.solve", "numpy.linalg.solve"),
+    "walrus": ("import numpy as np\n(la := np.linalg).solve", "numpy.linalg.solve"),
+    "either": ("import numpy as np\n(np.linalg if 1 else 0).solve", "numpy.linalg.solve"),
+    "whole package": ("x = 1\nimport scipy.special", "scipy"),
+    "from package": ("x = 1\nfrom scipy.special import expit", "scipy"),
+    "import_module": ("import importlib\nm = importlib.import_module('scipy')", "scipy"),
+    "import_module as": ("from importlib import import_module as f\nf(name='scipy.io')", "scipy"),
+    "import_module relative": ("import importlib as i\ni.import_module('.io', 'scipy')", "scipy"),
+    "import_module used": (
+        "import importlib\nimportlib.import_module('torch.nn').RNN",
+        "torch.nn.RNN",
+    ),
+    "__import__": ("x = 1\n__import__('scipy')", "scipy"),
+    "__import__ used": ("x = 1\n__import__('torch.nn').nn.RNN", "torch.nn.RNN"),
+    "builtins.__import__": ("import builtins as b\nb.__import__('scipy')", "scipy"),
+    "getattr": ("import torch\ngetattr(torch.nn, 'RNN')(3, 4)", "torch.nn.RNN"),
+    "getattr used": ("import numpy\ngetattr(numpy, 'linalg').solve", "numpy.linalg.solve"),
+    "sys.modules": ("import sys\nsys.modules['numpy'].linalg.solve", "numpy.linalg.solve"),
+    "a builtin": ("x = 1\neval('x')", "eval"),
+    "in a method": ("import torch.nn as nn\nclass C:\n def f(s): nn.RNN", "torch.nn.RNN", 3),
+    "imported in a function": ("def f():\n import torch.nn as k\n k.RNN", "torch.nn.RNN", 3),
+    "global": ("def f():\n global k; import torch.nn as k\nk.RNN", "torch.nn.RNN", 3),
+    "default value": ("import torch\ndef f(torch=torch.nn.RNN): pass", "torch.nn.RNN"),
+    "lambda": ("import torch\nf = lambda torch=torch.nn.RNN: 1", "torch.nn.RNN"),
+    "comprehension": ("import torch\n[torch for torch in torch.nn.RNN]", "torch.nn.RNN"),
+    "global builtin": ("def f():\n global eval\n eval('x')", "eval", 3),
+    "past a class": (
+        "import numpy as np\nclass C:\n np = 1\n def f(s): np.linalg.solve",
+        "numpy.linalg.solve",
+        4,
+    ),
+    "decorator": ("import torch\n@torch.nn.RNN\nclass C: pass", "torch.nn.RNN"),
+}
+
+
+@pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+def test_a_forbidden_name_is_found(case):
+    source, name, line = (*case, 2)[:3]
+    assert scan({"a.py": source}, POLICY) == [Violation(name, "a.py", line, POLICY.forbid[name])]
+
+
+INNOCENT = {
+    "a longer name": "import torch\ntorch.nn.RNNCell(3, 4)",
+    "part of a name": "import scipyx\nfrom numpy.linalg import norm",
+    "own class": "class RNN: pass\nRNN()",
+    "own class beside a star": "from torch.nn import *\nclass RNN: pass\nRNN()",
+    "own function": "def eval(x): return x\neval(1)",
+    "own attribute": "class C:\n def f(self):\n  self.scipy = self.eval = 1\n  return self.scipy",
+    "a parameter": "import numpy as np\ndef f(np): return np.linalg.solve",
+    "a loop variable": "import numpy as np\ndef f(y):\n for np in y: np.linalg.solve",
+    "own file": "from .scipy import x\nfrom . import scipy\nscipy.x",
+    "text": "'''Do not use scipy or torch.nn.RNN.'''\nx = 'scipy'  # scipy",
+    "getattr of own": "getattr(object(), 'scipy')",
+    "unknown name": "import numpy as np\nname = input()\ngetattr(np.linalg, name)",
+}
+
+
+@pytest.mark.parametrize("source", INNOCENT.values(), ids=INNOCENT.keys())
+def test_an_innocent_name_is_not_found(source):
+    assert scan({"a.py": source}, POLICY) == []
+
+
+def test_every_file_and_line_is_listed_in_order():
+    files = {
+        "b.py": "import scipy",
+        "a.py": "from torch import nn\n\nnn.RNN(\n    nn.RNN)\neval",
+    }
+    found = [(v.file, v.line, v.name) for v in scan(files, POLICY)]
+    assert found == [
+        ("a.py", 3, "torch.nn.RNN"),
+        ("a.py", 4, "torch.nn.RNN"),
+        ("a.py", 5, "eval"),
+        ("b.py", 1, "scipy"),
+    ]
+
+
+FLAGS = {
+    "import os": ["imports os"],
+    "import os.path as p": ["imports os"],
+    "from os import path": ["imports os"],
+    "import sys": ["imports sys"],
+    "import subprocess, ctypes, socket, gc, inspect": [
+        "imports subprocess",
+        "imports ctypes",
+        "imports socket",
+        "imports gc",
+        "imports inspect",
+    ],
+    "__import__('os')": ["imports os", "uses __import__()"],
+    "from pathlib import *": ["imports pathlib"],
+    "open('x')": ["uses open()"],
+    "f = open": ["uses open()"],
+    "eval('1'), exec('1')": ["uses eval()", "uses exec()"],
+    "import typing; typing.sys.modules": ["uses typing.sys"],
+    "import numpy as np; np.load('x')": ["uses numpy.load"],
+    "from numpy import save": ["uses numpy.save"],
+    "import torch; torch.hub.load('x')": ["uses torch.hub"],
+    "print.__self__.__globals__": ["reaches for __globals__"],
+    "getattr(print, '__globals__')": ["reaches for __globals__"],
+    "__builtins__.open": ["reaches for __builtins__", "uses open()"],
+    "try:\n x\nexcept E as e: e.__traceback__.tb_frame.f_back": [
+        "reaches for __traceback__",
+        "reaches for tb_frame",
+        "reaches for f_back",
+    ],
+}
+
+
+@pytest.mark.parametrize("source", FLAGS)
+def test_what_a_person_should_see_is_flagged(source):
+    flags = watch({"lstm.py": source})
+    assert sorted(flag.split(" ", 1)[1] for flag in flags) == sorted(FLAGS[source])
+
+
+def test_a_flag_has_file_and_line_and_comes_once_a_file():
+    files = {"lstm.py": "import numpy\n\nimport os\nopen('a')\nopen('b')", "b.py": "import os"}
+    assert watch(files) == ["lstm.py:3 imports os", "lstm.py:4 uses open()", "b.py:1 imports os"]
+
+
+def test_ordinary_code_has_no_flags():
+    source = """
+from __future__ import annotations
+import math, typing
+import numpy as np
+from dataclasses import dataclass
+from typing import NamedTuple
+
+class LSTMCell:
+    def __init__(self, input_dim, hidden_dim, rng, forget_bias=1.0):
+        self.params = {"W": rng.normal(size=(input_dim + hidden_dim, 4 * hidden_dim))}
+        self.open = self.os = self.sys = self.__class__.__name__
+
+    def compile(self, x):
+        return np.exp(x) if len(x) else print(math.pi, self.open, self.os, self.compile)
+"""
+    assert watch({"lstm.py": source}) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["def f(:\n import os", "import scipy\nx =", "import os\0", "(" * 5000]
+)
+def test_a_file_that_does_not_parse_has_nothing_to_say(source):
+    assert scan({"a.py": source, "b.py": "import scipy"}, POLICY) == [
+        Violation("scipy", "b.py", 1, POLICY.forbid["scipy"])
+    ]
+    assert not [flag for flag in watch({"a.py": source}) if "imports" in flag]
+
+
+def test_a_file_too_deep_to_scan_is_flagged():
+    files = {"a.py": "import scipy\nx = " + "+".join("1" * 20_000)}
+    assert scan(files, POLICY) == []
+    assert watch(files) == ["a.py is nested too deeply to be scanned"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_source_with_a_doubtful_escape_is_scanned_in_silence():
+    assert scan({"a.py": r"import scipy; x = '\d'"}, POLICY)
+
+
+def test_names_made_from_each_other_end():
+    growing = "".join(f"x{i} = x{i - 1}.{a}\n" for i in range(1, 300) for a in "abcd")
+    source = f"import numpy as x0\na = b\nb = a\nc = c.d\n{growing}x0.linalg.solve"
+    assert [v.line for v in scan({"a.py": source}, POLICY)] == [source.count("\n") + 1]

@@ -224,7 +224,7 @@ def _print_results(results: list[Result], max_score: float, run: object, out: Pa
 
     assert isinstance(run, Run)
     console = _console()
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table = Table(box=None, expand=True, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("submission", overflow="fold", max_width=32)
     table.add_column(f"of {max_score:g}", justify="right")
     table.add_column("status")

@@ -216,8 +216,10 @@ def _array(label: str, output: Output, expected: Array, actual: Any, run: _Run) 
         came = _clean(str(actual.shape))
         message = f"{label} has shape {came}; {_shape(expected, output)} was expected."
         return Mismatch(label, "shape", message, tuple(hints))
-    if actual.dtype != expected.dtype and actual.dtype.newbyteorder("=") != expected.dtype:
+    if actual.dtype != expected.dtype and actual.dtype.str[1:] != expected.dtype.str[1:]:
         return _other_dtype(label, expected.dtype, actual.dtype)
+    if expected.dtype.kind not in "biu" and expected.dtype not in _RTOL:
+        raise ValueError(f"the expected {label} has dtype {expected.dtype}: it has no tolerance")
     return _values(label, output, expected, actual, run)
 
 
@@ -229,7 +231,7 @@ def _values(
     a, e = widened(actual), widened(expected)
     if dtype.kind in "biu":
         wrong = np.asarray(actual != expected)
-    elif dtype in _RTOL:
+    else:
         tol = tolerance(dtype, expected.size) if run.rtol is None else _loose(run.rtol)
         bound = _bound(e, tol)
         # where the expectation is infinite or NaN, the bound is too
@@ -243,13 +245,11 @@ def _values(
             return _nonfinite(label, output, a, bad)
         a[infinite] = e[infinite] = 0
         wrong = np.asarray(~(np.abs(a - e) <= _bound(e, tol)))
-    else:
-        raise ValueError(f"the expected {label} has dtype {dtype}: it has no tolerance")
     if not wrong.any():
         return None
     off = "" if tol is _EXACT else f"; off by {_magnitude(a, e, tol)}"
     # coarse and whole numbers agree by chance where there are few
-    least = 2 if dtype in (np.float64, np.complex128) and run.rtol is None else 8
+    least = 2 if tol is not _EXACT and tol.rtol < 1e-4 else 8
     within = partial(_bound, tol=tol)
     pair = Pair(a, e, wrong, dtype, output, within, least, run.others, run.inputs)
     message = f"{label} is wrong{_extent(wrong, output)}{off}."
@@ -411,7 +411,8 @@ def _received(value: Any, like: Any = None) -> Any:
     if isinstance(value, np.ndarray) or (
         isinstance(value, np.generic) and type(like) is np.ndarray
     ):
-        return np.array(value, value.dtype.newbyteorder("="), subok=False)
+        number = value.dtype.kind in "biufc"
+        return np.array(value, value.dtype.newbyteorder("=") if number else None, subok=False)
     if isinstance(value, (np.bool_, np.integer, np.float64)):
         return value.item()
     if isinstance(value, Mapping):

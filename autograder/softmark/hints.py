@@ -21,7 +21,7 @@ from softmark.script import Output
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
-_MOST_ENTRIES = 1 << 20  # larger arrays are located, not explained
+_MOST_ENTRIES = 1 << 18  # larger arrays are located, not explained
 _FLOAT32_NOISE = 5e-6  # of the largest value: what fifty steps in float32 leave, and a little more
 
 
@@ -110,7 +110,7 @@ def _box(mask: Mask, output: Output) -> list[str]:
         blocks = output.blocks.get(axis, ())
         hit = sorted({int(i) * len(blocks) // n for i in index}) if blocks else []
         if len(hit) < len(blocks) and n % len(blocks) == 0:
-            named = f"block{'s'[: len(hit) > 1]} {listed([blocks[i] for i in hit])}"
+            named = f"{'block' if len(hit) == 1 else 'blocks'} {listed([blocks[i] for i in hit])}"
             kind = {1: "the entries of ", 2: "the rows of " if axis == 0 else "the columns of "}
             words.append(f"in {kind.get(mask.ndim, '')}{named}")
             continue
@@ -166,9 +166,7 @@ def shape_hints(actual: tuple[int, ...], expected: tuple[int, ...], output: Outp
             return [f"Axis {listed([names[k] for k in off])} has size 1: was it summed over?"]
         if len(off) == 1 and abs(actual[off[0]] - expected[off[0]]) == 1:
             more = "one too long" if actual[off[0]] > expected[off[0]] else "one too short"
-            return [
-                f"Along axis {names[off[0]]} there is {more}: where does the range start and stop?"
-            ]
+            return [f"Axis {names[off[0]]} is {more}: where does the range start and stop?"]
     if tuple(n for n in actual if n != 1) == tuple(n for n in expected if n != 1):
         return ["Only axes of size 1 differ: is an index, a squeeze or a keepdims in the way?"]
     if math.prod(actual) == math.prod(expected):
@@ -213,17 +211,17 @@ class Pair:
 
     def known(self) -> Iterator[tuple[str, Array]]:
         """The inputs and the other outputs of this shape, but for constant ones."""
-        for what, arrays in (("the input", self.inputs), ("the value of", self.others)):
+        for words, arrays in (("{}, an input", self.inputs), ("the value of {}", self.others)):
             for name, array in arrays.items():
                 if array.shape == self.expected.shape and array.dtype.kind in "biufc":
                     wide = widened(array)
                     if np.isfinite(wide).all() and (wide != wide.flat[0]).any():
-                        yield f"{what} {name}", wide
+                        yield words.format(name), wide
 
 
-def widened(array: Array, copy: bool = True) -> Array:
-    """The array in float64, or complex128."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=copy)
+def widened(array: Array) -> Array:
+    """A copy in float64, or complex128."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def value_hints(pair: Pair) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ class Implementation:
     def __init__(self, zygote: Zygote, files: Mapping[str, str], main: str, limits: Limits) -> None:
         self.files, self.main, self.limits = files, main, limits
         self.seconds = 0.0
+        self._patience = 1
         self.tampered = ""
         self.ending = ""
         self._zygote = zygote
@@ -68,17 +69,24 @@ class Implementation:
             problem = self.load()
             if problem is not None:
                 return problem if isinstance(problem, Trace) else Trace({}, raised=problem)
-        assert self._worker is not None
+        worker = self._worker
+        assert worker is not None
         try:
-            trace = self._worker.run(script, packed, limit)
+            trace = worker.run(script, packed, limit)
         except BadFrame as error:
             self.tampered = str(error)
             trace = Trace({}, cause="crashed")
         self.seconds += trace.seconds
-        if not self._worker.alive:
-            self.ending = _ending(self._worker)
-            self._worker.close()
-            self._worker = None
+        if worker.alive:
+            return trace
+        self.ending = _ending(worker)
+        worker.close()
+        self._worker = None
+        starved = worker.end is not None and worker.end.cpu_seconds < limit / 2
+        if trace.cause == "timeout" and starved and self._patience:
+            # it hardly got the processor: a busy machine, or a sleeper, who will not profit
+            self._patience -= 1
+            return self._run(script, packed, 2 * seconds)
         return trace
 
     def _left(self) -> float:

@@ -158,6 +158,7 @@ def agree(bench: Bench) -> Callable[..., None]:
     """``agree(run)`` compares every output of ``run`` with the reference's; ``only`` names some."""
 
     def compare(run: Script, only: str | Sequence[str] = ()) -> None:
+        __tracebackhide__ = True
         failure = bench.judge(run, (only,) if isinstance(only, str) else tuple(only))
         if failure is not None:
             raise Disagreement(failure)

@@ -290,6 +290,8 @@ def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result
             max_score=item.points,
             status="failed",
             cause=why.cause,
+            message=why.message,
+            hints=why.hints,
         )
         for item in topic.rubric.values()
     )

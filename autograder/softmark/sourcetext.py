@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     r'"""|\'\'\'|"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|#.*|[()\[\]{}]',
 )
 _CLOSE = {quote: re.compile(rf"(?:\\.|[^\\])*?{quote}") for quote in ('"""', "'''")}
-_MAGIC = re.compile(r"\s*(?:[%!?]|[\w., ]+=\s*[%!])")
+_MAGIC = re.compile(r"\s*+(?:[%!?]|[\w., ]++=\s*+[%!])")
 
 
 def python_text(name: str, data: bytes) -> str:

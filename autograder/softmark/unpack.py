@@ -40,7 +40,9 @@ Ignored = dict[str, list[str]]
 class RefusedError(Exception):
     """Why a submission gives nothing to grade, as a sentence for its author."""
 
-    def __init__(self, message: str, status: Literal["missing", "unreadable"] = "unreadable"):
+    def __init__(
+        self, message: str, status: Literal["missing", "unreadable"] = "unreadable"
+    ) -> None:
         super().__init__(message)
         self.status = status
 
@@ -175,7 +177,7 @@ def _zip_listing(name: str, data: bytes) -> _Listing:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise RefusedError(f"{name} is packed by a rare method; make it an ordinary .zip.")
         with _sound(name), archive.open(info) as stream:
-            return stream.read()
+            return stream.read(limit + 1)
 
     for info in archive.infolist():
         if not info.is_dir():
@@ -195,7 +197,7 @@ class _Headers(io.BytesIO):
 def _tar_listing(name: str, data: bytes) -> _Listing:
     if data.startswith(b"\x1f\x8b"):
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            data = stream.read()
+            data = stream.read(MAX_ARCHIVE + 1)
         if len(data) > MAX_ARCHIVE:
             message = f"{name} unpacks to more than 64 MB; hand in only your source files."
             raise RefusedError(message)

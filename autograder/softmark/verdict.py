@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softmark.compare import Mismatch, compare, summary
-from softmark.script import Cause, Output, Raised, Script, Step, Trace
+from softmark.script import Cause, Output, Raised, Script, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +28,53 @@ def differences(
 
     ``limit`` are the seconds that it had, ``ending`` how its process ended, if it did.
     """
-    mismatches: list[Mismatch] = []
+    found: dict[str, Mismatch] = {}
+    sizes: dict[str, int] = {}
+    first_sizes: dict[str, int] = {}
     others = _arrays(script, expected)
-    inputs = {
-        f"argument {i + 1}": arg
-        for step in script.steps
-        for i, arg in enumerate(step.args)
-        if isinstance(arg, np.ndarray)
-    }
-    for step, handle, output in script.outputs():
+    inputs = _inputs(script)
+    for _, handle, output in script.outputs():
+        sizes |= _sizes(output, expected.values.get(handle.number))
         wanted = _wanted(output, only)
         if wanted is None:
             continue
         if handle.number not in actual.values:
+            if found:
+                break
             return stopped(script, expected, actual, limit, ending) or Failure(
                 f"{output.name} was not returned.", cause="error"
             )
-        label = _label(script, step)
         reference, value = (_part(v, wanted, output) for v in (expected[handle], actual[handle]))
-        found = compare(wanted, reference, value, others=others, inputs=inputs)
-        mismatches += [_placed(m, label) for m in found]
-    if not mismatches:
+        for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
+            # of an output that is wrong in several calls, the first call is told
+            found.setdefault(mismatch.output, mismatch)
+        first_sizes = first_sizes or (dict(sizes) if found else {})
+    if not found:
         return None if only else stopped(script, expected, actual, limit, ending)
-    return Failure(*summary(mismatches))
+    message, hints = summary(list(found.values()))
+    return Failure(message + _where(first_sizes), hints)
+
+
+def _sizes(output: Output, value: Any) -> dict[str, int]:
+    """The sizes of an array's axes that have plain names, such as N."""
+    if not isinstance(value, np.ndarray) or len(output.axes) != value.ndim:
+        return {}
+    pairs = zip(output.axes, value.shape, strict=True)
+    return {axis: size for axis, size in pairs if axis.isidentifier()}
+
+
+def _where(sizes: Mapping[str, int]) -> str:
+    named = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+    return f" Seen with {named}." if named else ""
+
+
+def _inputs(script: Script) -> dict[str, np.ndarray]:
+    return {
+        f"argument {place + 1} of {step.name}": argument
+        for step in script.steps
+        for place, argument in enumerate(step.args)
+        if isinstance(argument, np.ndarray)
+    }
 
 
 def stopped(
@@ -140,17 +164,3 @@ def _arrays(script: Script, trace: Trace) -> Mapping[str, np.ndarray]:
             named = {f'{output.name}["{k}"]': v for k, v in value.items()}
             arrays |= {k: v for k, v in named.items() if isinstance(v, np.ndarray)}
     return arrays
-
-
-def _label(script: Script, step: Step) -> str:
-    """Which call an output is of, where a Script makes more than one that could be meant."""
-    alike = [s for s in script.steps if s.name == step.name]
-    if len(alike) == 1:
-        return ""
-    return f" (call {alike.index(step) + 1} of {len(alike)})"
-
-
-def _placed(mismatch: Mismatch, label: str) -> Mismatch:
-    if not label:
-        return mismatch
-    return Mismatch(mismatch.output, mismatch.kind, mismatch.message + label, mismatch.hints)

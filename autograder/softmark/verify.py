@@ -53,7 +53,7 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
         items = _loses_exactly(results[f"mistake-{id}"], mistake.loses)
         yield Check(f"the mistake {id} loses its {len(mistake.loses)} items", items)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
-    private = private_lines(course, reference, stubs, [m.files for m in mistakes.values()])
+    private = private_lines(reference, stubs, [m.files for m in mistakes.values()])
     public = [course.folder / "starter", course.folder / "assignments"]
     yield Check("students get no line of a solution", tuple(leaks(public, private, course.folder)))
 
@@ -104,7 +104,6 @@ def _loses_exactly(result: Result, loses: frozenset[str]) -> tuple[str, ...]:
 
 
 def private_lines(
-    course: Course,
     reference: Mapping[str, str],
     stubs: Mapping[str, str],
     others: Sequence[Mapping[str, str]],

@@ -52,10 +52,11 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a worker's process ended: exit code, or minus the signal; peak resident size."""
+    """How a worker's process ended: exit code, or minus the signal; peak resident size; CPU time."""
 
     code: int
     peak_kb: int
+    cpu_seconds: float
 
 
 class Zygote:
@@ -156,7 +157,8 @@ class Zygote:
         """Keep news of an ended child; the number of one that was born."""
         news: dict[str, Any] = wire.unpack(message)
         if "code" in news:
-            self._ends[news["number"]] = End(news["code"], news["peak_kb"])
+            end = End(news["code"], news["peak_kb"], news["cpu_seconds"])
+            self._ends[news["number"]] = end
             return None
         return int(news["number"])
 

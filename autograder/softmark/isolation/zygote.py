@@ -113,10 +113,9 @@ def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
         sandbox.enter_private_root(visible, hidden)
     ruleset = None
     if "landlock" in plan.layers:
-        plain = [p for v in visible for p in ([v] if v in hidden else sandbox.without(v, hidden))]
-        inner = [v for v in visible if any(v.startswith(h + "/") for h in hidden)]
+        readable = [path for folder in visible for path in sandbox.without(folder, hidden)]
         writable = [str(Path(sandbox.SCRATCH).parent)] if "private_root" in plan.layers else []
-        ruleset = sandbox.landlock_ruleset([*plain, *inner, "/dev/null", "/dev/urandom"], writable)
+        ruleset = sandbox.landlock_ruleset([*readable, "/dev/null", "/dev/urandom"], writable)
     return visible, ruleset, pids
 
 
@@ -132,9 +131,9 @@ def _serve(control: socket.socket, plan: Plan, ruleset: int | None, pids: int | 
                 os.close(ready)
                 _, status, usage = os.wait4(pid, 0)
                 code = os.waitstatus_to_exitcode(status)
-                control.send(
-                    wire.pack({"number": number, "code": code, "peak_kb": usage.ru_maxrss})
-                )
+                cpu = usage.ru_utime + usage.ru_stime
+                ended = {"code": code, "peak_kb": usage.ru_maxrss, "cpu_seconds": cpu}
+                control.send(wire.pack({"number": number, **ended}))
                 continue
             message, descriptors, _, _ = socket.recv_fds(control, 1 << 12, 2)
             if not message:

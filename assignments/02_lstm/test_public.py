@@ -3,10 +3,11 @@
     softmark check        the first thing to look at, with hints
     pytest -x             the same tests, up to the first that fails
 
-"NotImplementedError: LSTMCell.backward" names a function that is still to be written. These tests are
-yours to read and to add to. They are fewer than the graders', and use other numbers.
+"NotImplementedError: LSTMCell.backward" says that LSTMCell.backward is still to be written. The tests
+are yours to read and to add to. They are fewer than the graders', and use other numbers.
 """
 
+import functools
 import sys
 from pathlib import Path
 
@@ -54,13 +55,12 @@ def test_sigmoid_by_hand():
     check_close(lstm.sigmoid(np.array([0.0, LN3, -LN3])), np.array([0.5, 0.75, 0.25]), "s")
 
 
-@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (2, 1, 3)])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_sigmoid_keeps_shape_and_dtype(shape, dtype):
+def test_sigmoid_keeps_shape_and_dtype():
     """The result has the shape and the dtype of z."""
-    s = lstm.sigmoid(np.zeros(shape, dtype))
-    assert np.shape(s) == shape, f"z has shape {shape}, the result {np.shape(s)}."
-    assert s.dtype == dtype, f"z is {np.dtype(dtype)}, the result {s.dtype}."
+    for z in (np.float32(0), np.zeros(4), np.zeros((2, 3), np.float32), np.zeros((2, 1, 3))):
+        s = lstm.sigmoid(np.asarray(z))
+        assert np.shape(s) == z.shape, f"z has shape {z.shape}, the result {np.shape(s)}."
+        assert s.dtype == z.dtype, f"z is {z.dtype}, the result {s.dtype}."
 
 
 def test_sigmoid_far_out():
@@ -75,14 +75,14 @@ def test_sigmoid_far_out():
 # ---- 2. a new cell -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("held", ["params", "grads"])
-def test_new_cell_shapes(held):
+def test_new_cell_shapes():
     """params and grads hold W and b in the shapes of the docstring."""
-    arrays = getattr(lstm.LSTMCell(D, H, np.random.default_rng(1)), held)
-    assert sorted(arrays) == ["W", "b"], f'{held} must have the keys "W" and "b", and no other.'
-    for key, shape in [("W", (D + H, 4 * H)), ("b", (4 * H,))]:
-        found = np.shape(arrays[key])
-        assert found == shape, f'{held}["{key}"] has shape {found}; it must be {shape}.'
+    cell = lstm.LSTMCell(D, H, np.random.default_rng(1))
+    for name, held in [("params", cell.params), ("grads", cell.grads)]:
+        assert sorted(held) == ["W", "b"], f'{name} must have the keys "W" and "b", and no other.'
+        for key, shape in [("W", (D + H, 4 * H)), ("b", (4 * H,))]:
+            found = np.shape(held[key])
+            assert found == shape, f'{name}["{key}"] has shape {found}; it must be {shape}.'
 
 
 def test_new_cell_forget_bias():
@@ -115,26 +115,25 @@ def test_step_by_hand():
     check_close(h, np.array([[0.2]]), "h", ("N", "H"))
 
 
-@pytest.mark.parametrize("N, D, H", [(3, 5, 2), (1, 1, 1), (2, 1, 4)])
-def test_step_shapes(N, D, H):
+def test_step_shapes():
     """h and c have shape (N, H), for a batch of one and sizes of one too."""
     rng = np.random.default_rng(2)
-    h, c, _ = random_cell(rng, D, H).forward(
-        rng.normal(size=(N, D)), rng.normal(size=(N, H)), rng.normal(size=(N, H))
-    )
-    assert np.shape(h) == (N, H), f"h has shape {np.shape(h)}; it must be {(N, H)}."
-    assert np.shape(c) == (N, H), f"c has shape {np.shape(c)}; it must be {(N, H)}."
+    for N, D, H in [(3, 5, 2), (1, 1, 1), (2, 1, 4)]:
+        inputs = [rng.normal(size=shape) for shape in [(N, D), (N, H), (N, H)]]
+        h, c, _ = random_cell(rng, D, H).forward(*inputs)
+        assert np.shape(h) == (N, H), f"h has shape {np.shape(h)}; it must be {(N, H)}."
+        assert np.shape(c) == (N, H), f"c has shape {np.shape(c)}; it must be {(N, H)}."
 
 
 # ---- 4. one step backward ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def step():
+@functools.cache
+def step_gradients():
     """Your own gradients of one step, and central differences of your own forward, by name.
 
-    The loss is sum(h * dh) + sum(c * dc) with random dh and dc, so its gradient with respect to h is dh
-    and with respect to c, from the next step, is dc.
+    The loss is sum(h * dh) + sum(c * dc) with random dh and dc: its gradient with respect to h is
+    dh, and what reaches c from elsewhere is dc.
     """
     rng = np.random.default_rng(3)
     cell = random_cell(rng, D, H)
@@ -145,22 +144,19 @@ def step():
         h, c, _ = cell.forward(x, h_prev, c_prev)
         return np.sum(h * dh) + np.sum(c * dc)
 
+    arrays = (x, h_prev, c_prev, cell.params["W"], cell.params["b"])
+    numeric = [slope(loss, array) for array in arrays]
     _, _, cache = cell.forward(x, h_prev, c_prev)
     dx, dh_prev, dc_prev = cell.backward(dh, dc, cache)
-    W, b = cell.params["W"], cell.params["b"]
-    return {
-        "dx": (dx, slope(loss, x)),
-        "dh_prev": (dh_prev, slope(loss, h_prev)),
-        "dc_prev": (dc_prev, slope(loss, c_prev)),
-        'grads["W"]': (cell.grads["W"], slope(loss, W)),
-        'grads["b"]': (cell.grads["b"], slope(loss, b)),
-    }
+    yours = [dx, dh_prev, dc_prev, cell.grads["W"], cell.grads["b"]]
+    names = ["dx", "dh_prev", "dc_prev", 'grads["W"]', 'grads["b"]']
+    return dict(zip(names, zip(yours, numeric, strict=True), strict=True))
 
 
 @pytest.mark.parametrize("name", ["dc_prev", 'grads["b"]', 'grads["W"]', "dx", "dh_prev"])
-def test_step_backward(step, name):
+def test_step_backward(name):
     """Each gradient of one step agrees with central differences of your forward."""
-    yours, numeric = step[name]
+    yours, numeric = step_gradients()[name]
     check_close(yours, numeric, name, rtol=SMOOTH)
 
 
@@ -170,9 +166,9 @@ def test_gradients_add_up():
     cell = random_cell(rng, D, H)
     _, _, cache = cell.forward(*(rng.normal(size=shape) for shape in [(N, D), (N, H), (N, H)]))
     dh, dc = rng.normal(size=(N, H)), rng.normal(size=(N, H))
-    cell.backward(dh, dc, cache)
+    cell.backward(dh.copy(), dc.copy(), cache)
     once = {key: np.array(grad) for key, grad in cell.grads.items()}
-    cell.backward(dh, dc, cache)
+    cell.backward(dh.copy(), dc.copy(), cache)
     for key in ("W", "b"):
         check_close(cell.grads[key], 2 * once[key], f'grads["{key}"]')
     cell.zero_grad()
@@ -210,9 +206,9 @@ def test_sequence_in_two_parts():
 # ---- 6. a sequence backward ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def sequence():
-    """As ``step``, for a sequence: the loss looks at every h and at the last c."""
+@functools.cache
+def sequence_gradients():
+    """As ``step_gradients``, for a sequence: the loss looks at every h and at the last c."""
     rng = np.random.default_rng(7)
     cell, x, h0, c0 = sequence_inputs(rng)
     dh, dc_last = rng.normal(size=(N, T, H)), rng.normal(size=(N, H))
@@ -221,22 +217,19 @@ def sequence():
         h, c_last, _ = lstm.lstm_forward(cell, x, h0, c0)
         return np.sum(h * dh) + np.sum(c_last * dc_last)
 
+    arrays = (x, h0, c0, cell.params["W"], cell.params["b"])
+    numeric = [slope(loss, array) for array in arrays]
     _, _, cache = lstm.lstm_forward(cell, x, h0, c0)
     dx, dh0, dc0 = lstm.lstm_backward(cell, dh, dc_last, cache)
-    W, b = cell.params["W"], cell.params["b"]
-    return {
-        "dx": (dx, slope(loss, x)),
-        "dh0": (dh0, slope(loss, h0)),
-        "dc0": (dc0, slope(loss, c0)),
-        'grads["W"]': (cell.grads["W"], slope(loss, W)),
-        'grads["b"]': (cell.grads["b"], slope(loss, b)),
-    }
+    yours = [dx, dh0, dc0, cell.grads["W"], cell.grads["b"]]
+    names = ["dx", "dh0", "dc0", 'grads["W"]', 'grads["b"]']
+    return dict(zip(names, zip(yours, numeric, strict=True), strict=True))
 
 
 @pytest.mark.parametrize("name", ["dx", "dh0", "dc0", 'grads["W"]', 'grads["b"]'])
-def test_sequence_backward(sequence, name):
+def test_sequence_backward(name):
     """Each gradient of a sequence agrees with central differences of your forward."""
-    yours, numeric = sequence[name]
+    yours, numeric = sequence_gradients()[name]
     check_close(yours, numeric, name, rtol=SMOOTH)
 
 

@@ -133,10 +133,10 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
             return [(_identify(path), real)]
         entries = sorted(entry for entry in real.iterdir() if not is_litter(entry.name))
         expected = {name.casefold() for name in topic.files}
-        if any(e.name.casefold() in expected and not e.is_dir() for e in entries):
+        if any(e.name.casefold() in expected and not _is_folder(e) for e in entries):
             return [(_identify(path), real)]
         for entry in entries:
-            if _MOODLE_TEXT not in entry.name and (_is_candidate(entry.name) or entry.is_dir()):
+            if _MOODLE_TEXT not in entry.name and (_is_candidate(entry.name) or _is_folder(entry)):
                 groups.setdefault(_identify(entry).casefold(), []).append(entry)
     except (OSError, RuntimeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
@@ -164,7 +164,7 @@ def _latest(group: Sequence[Path], topic: Topic) -> Path:
 
     best, *others = sorted(group, key=rank, reverse=True)
     for other in others:
-        attempts = all(_CANVAS.fullmatch(e.name) and not e.is_dir() for e in (best, other))
+        attempts = all(_CANVAS.fullmatch(e.name) and not _is_folder(e) for e in (best, other))
         meant = {_meant(_original(e), topic) for e in (best, other)} - {None}
         if not attempts or len(meant) > 1 or rank(other) == rank(best):
             raise IntakeError(
@@ -182,11 +182,7 @@ def _original(entry: Path) -> PurePosixPath:
 
 def _identify(path: Path) -> str:
     """The id of what lies at ``path``: its name, made safe as a file name anywhere."""
-    name = path.name
-    try:
-        folder = path.is_dir()
-    except OSError:
-        folder = False
+    name, folder = path.name, _is_folder(path)
     match = _MOODLE.fullmatch(name) or (None if folder else _CANVAS.fullmatch(name))
     if match:
         name = f"{match['who']}_{match['number']}"
@@ -200,6 +196,13 @@ def _identify(path: Path) -> str:
         else:
             safe += f"u{ord(char):x}" if char.isalnum() else "_"
     return safe.lstrip(".-")[:80] or "submission"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a link to where one may not look
+        return False
 
 
 def _is_candidate(name: str) -> bool:

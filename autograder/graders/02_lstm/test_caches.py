@@ -30,7 +30,7 @@ def grad(trace, read, key):
     return array(grads.get(key) if isinstance(grads, dict) else grads, f'grads["{key}"]')
 
 
-@item("step.caches", depends="step.forward.h")
+@item("step.caches", depends=("cell.params", "step.forward.h"))
 def test_caches_in_any_order_and_twice(script, student, draw):
     """Handed back late, in another order or twice, a cache gives the gradients of its own step."""
     run = script()
@@ -53,7 +53,7 @@ def test_caches_in_any_order_and_twice(script, student, draw):
         )
 
 
-@item("step.accumulate", depends="step.forward.h")
+@item("step.accumulate", depends=("cell.params", "step.forward.h"))
 def test_step_gradients_add_up(script, student, draw):
     """A second backward adds to grads, zero_grad clears them, another cell has its own."""
     run = script()

@@ -9,6 +9,7 @@ CASES = {
     "sizes": [(3, 5, 4), (5, 2, 7), (4, 3, 3)],
     "ones": [(1, 4, 3), (4, 1, 3), (3, 4, 1), (1, 1, 1)],
 }
+START = ("sigmoid.values", "cell.params")
 FORWARD = ("step.forward.h", "step.forward.c")
 GRADIENTS = ("dx", "dh_prev", "dc_prev", "dW", "db")
 OUTPUTS = {"dW": 'grads["W"]', "db": 'grads["b"]'}
@@ -19,7 +20,7 @@ def new_cell(run, draw, D, H):
     return run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
 
 
-@item("step.forward.{output}")
+@item("step.forward.{output}", depends=START)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("output", ["h", "c"])
 def test_forward(script, agree, draw, case, output):
@@ -32,7 +33,7 @@ def test_forward(script, agree, draw, case, output):
     agree(run, only=output)
 
 
-@item("step.forward.{output}")
+@item("step.forward.{output}", depends=START)
 @pytest.mark.parametrize("output", ["h", "c"])
 def test_params_are_read_at_call_time(script, agree, draw, output):
     """Two cells in turn: each computes with its own parameters, those it has at the call."""
@@ -44,7 +45,7 @@ def test_params_are_read_at_call_time(script, agree, draw, output):
     agree(run, only=output)
 
 
-@item("step.backward.{gradient}", depends=FORWARD)
+@item("step.backward.{gradient}", depends=START + FORWARD)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_backward(script, agree, draw, case, gradient):

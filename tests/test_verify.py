@@ -55,7 +55,7 @@ def test_several_faults_are_told_apart(course_copy: Path) -> None:
     code, output = verify(course_copy)
     titles = " ".join(failed(output))
     assert code == 1
-    assert "loses its 1 items" in titles
+    assert "loses its 1 item" in titles
     assert "the starter is in step" in titles
     assert "students get no line of a solution" in titles
     assert "cell.bias is lost and should not be" in output

@@ -17,7 +17,7 @@ from softmark.isolation.host import Caps, Zygote
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
-from softmark.verdict import Failure, describe, differences, stopped
+from softmark.verdict import Failure, describe, differences, misshapen, stopped
 
 _DISTRIBUTIONS = {"numpy": ("numpy",), "torch": ("numpy", "torch")}
 
@@ -93,11 +93,17 @@ class Bench:
         return self._reference_trace(script, pack_script(script))
 
     def student(self, script: Script) -> Trace | Failure:
-        """The submission's Trace, or why it stopped before the reference does."""
+        """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
+        output has another type, shape or dtype. Values are not compared."""
         packed = pack_script(script)
         expected = self._reference_trace(script, packed)
         actual, limit = self._student_trace(script, packed, expected)
-        return stopped(script, expected, actual, limit, self.submission.ending) or actual
+        ending = self.submission.ending
+        return (
+            stopped(script, expected, actual, limit, ending)
+            or misshapen(script, expected, actual)
+            or actual
+        )
 
     def judge(self, script: Script, only: Sequence[str]) -> Failure | None:
         """Compare the submission's outputs with the reference's."""

@@ -41,7 +41,8 @@ class _Collector:
         if call.when != "call" and error is None:
             return
         about = (getattr(item, "function", item).__doc__ or item.name).strip().split("\n")[0]
-        checked = Checked(item.name, about.rstrip("."))
+        case = getattr(getattr(item, "callspec", None), "id", "")
+        checked = Checked(item.name, about.rstrip(".") + (f" [{case}]" if case else ""))
         if isinstance(error, NotImplementedError):
             checked.todo, checked.message = True, f"{error} is still to be written"
         elif isinstance(error, AssertionError):

@@ -139,7 +139,8 @@ def script(bench: Bench) -> Callable[[], Script]:
 
 @pytest.fixture
 def student(bench: Bench) -> Callable[[Script], Trace]:
-    """``student(run)`` is the submission's Trace, for properties. Fails where it stopped early."""
+    """``student(run)`` is the submission's Trace, for properties: its outputs have the reference's
+    types, shapes and dtypes, else the test fails here."""
 
     def run_it(run: Script) -> Trace:
         return _checked(bench.student(run))

@@ -15,7 +15,7 @@ import numpy as np
 
 Kind = Literal["array", "scalar", "list", "dict", "private"]
 Cause = Literal["timeout", "crashed", "out_of_memory", "error"]
-Operation = Literal["new", "call", "method", "read"]
+Operation = Literal["new", "call", "method", "read", "assign"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,6 @@ class Step:
     target: Handle | None
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    params: Mapping[str, np.ndarray] | None
     outputs: tuple[Output, ...]
     first: int
     raises: bool
@@ -120,10 +119,17 @@ class Script:
         """Construct the class ``name``; then, with ``params``, give it these parameters."""
         if name not in self.calls:
             raise KeyError(f"'{name}' is not among the calls of assignment.yaml")
-        itself = (Output(name, "private"),)
-        handle = self._append("new", name, None, args, kwargs, itself, params=params)
+        handle = self._append("new", name, None, args, kwargs, (Output(name, "private"),))
         assert handle is not None
-        return Instance(self, name, handle)
+        instance = Instance(self, name, handle)
+        if params is not None:
+            self.assign(instance, params)
+        return instance
+
+    def assign(self, instance: Instance, params: Mapping[str, np.ndarray]) -> None:
+        """Give an object these parameters in place of its own, at this point of the Script."""
+        arrays = dict(params)
+        self._append("assign", instance._class, instance._handle, (arrays,), {}, ())
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call the function ``name``: one handle, or a tuple of them as ``calls`` lists its outputs."""
@@ -165,15 +171,12 @@ class Script:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         outputs: tuple[Output, ...],
-        params: Mapping[str, np.ndarray] | None = None,
         raises: bool = False,
     ) -> Handle | None:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
         first = self._next
-        self.steps.append(
-            Step(operation, name, target, args, kwargs, params, outputs, first, raises)
-        )
+        self.steps.append(Step(operation, name, target, args, kwargs, outputs, first, raises))
         self._next += len(outputs)
         return Handle(first) if outputs else None
 

@@ -55,6 +55,17 @@ def differences(
     return Failure(message + _where(first_sizes), hints)
 
 
+def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
+    """What of the outputs has another type, shape or dtype than the reference's."""
+    found = [
+        mismatch
+        for _, handle, output in script.outputs()
+        for mismatch in compare(output, expected[handle], actual[handle])
+        if mismatch.kind not in ("value", "nonfinite")
+    ]
+    return Failure(*summary(found[:1])) if found else None
+
+
 def _sizes(output: Output, value: Any) -> dict[str, int]:
     """The sizes of an array's axes that have plain names, such as N."""
     if not isinstance(value, np.ndarray) or len(output.axes) != value.ndim:

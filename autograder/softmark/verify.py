@@ -50,8 +50,9 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
         yield Check(title, _all_passed(results[f"variant-{name}"]))
     yield Check("the untouched starter earns nothing", _earned(results["starter"]))
     for id, mistake in mistakes.items():
-        items = _loses_exactly(results[f"mistake-{id}"], mistake.loses)
-        yield Check(f"the mistake {id} loses its {len(mistake.loses)} items", items)
+        problems = _loses_exactly(results[f"mistake-{id}"], mistake.loses)
+        items = "1 item" if len(mistake.loses) == 1 else f"{len(mistake.loses)} items"
+        yield Check(f"the mistake {id} loses its {items}", problems)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
     private = private_lines(reference, stubs, [m.files for m in mistakes.values()])
     public = [course.folder / "starter", course.folder / "assignments"]

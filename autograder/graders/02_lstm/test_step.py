@@ -36,12 +36,14 @@ def test_forward(script, agree, draw, case, output):
 @item("step.forward.{output}", depends=START)
 @pytest.mark.parametrize("output", ["h", "c"])
 def test_params_are_read_at_call_time(script, agree, draw, output):
-    """Two cells in turn: each computes with its own parameters, those it has at the call."""
+    """Two cells in turn, one of them given new parameters: each uses those it has at the call."""
     run = script()
     cells = [new_cell(run, draw, 3, 4), new_cell(run, draw, 3, 4)]
     x, h, c = draw(2, 3), draw(2, 4), draw(2, 4)
     for cell in cells * 2:
         cell.forward(x, h, c)
+    run.assign(cells[0], draw.params("LSTMCell", 3, 4, Rng(0)))
+    cells[0].forward(x, h, c)
     agree(run, only=output)
 
 

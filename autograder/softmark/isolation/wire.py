@@ -153,7 +153,6 @@ def pack_script(script: Script) -> bytes:
                 step.target,
                 step.args,
                 dict(step.kwargs),
-                None if step.params is None else dict(step.params),
                 [[output.name, output.kind] for output in step.outputs],
                 step.first,
             ]

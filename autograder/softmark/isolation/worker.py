@@ -151,10 +151,13 @@ def _run(
     values: list[tuple[int, Any]],
     modified: list[tuple[int, str]],
 ) -> None:
-    operation, name, target, args, kwargs, params, outputs, first = step
-    owner = module if target is None else objects[target.number]
+    operation, name, target, args, kwargs, outputs, first = step
+    owner: Any = module if target is None else objects[target.number]
     if operation == "read":
         results: Any = [getattr(owner, name)]
+    elif operation == "assign":
+        (params,) = args
+        owner.params, results = _argument(params, objects), []
     else:
         function = getattr(owner, name)
         originals = [*enumerate(args), *kwargs.items()]
@@ -165,8 +168,6 @@ def _run(
         for (place, original), now in zip(originals, given, strict=True):
             if type(original) is np.ndarray and original.tobytes() != now.tobytes():
                 modified.append((number, _parameter(function, place)))
-        if params is not None:
-            result.params = {k: _argument(v, objects) for k, v in params.items()}
         results = _split(name, result, [output[0] for output in outputs])
     for offset, ((_, kind), value) in enumerate(zip(outputs, results, strict=True)):
         objects[first + offset] = value

@@ -87,7 +87,7 @@ def _work(
                         session.close()
                         session = _start(run)
                         if last:
-                            done.put(_faulty(run, submission, str(error)))
+                            done.put(faulty(run, submission, str(error)))
     finally:
         session.close()
 
@@ -96,7 +96,7 @@ def _start(run: Run) -> Session:
     return Session(run.course, run.topic, run.seed, run.level)
 
 
-def _faulty(run: Run, submission: Submission, message: str) -> Result:
+def faulty(run: Run, submission: Submission, message: str) -> Result:
     """What is said where the grader died on a submission: no score, and why."""
     items = tuple(
         ItemResult(

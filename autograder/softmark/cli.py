@@ -64,6 +64,7 @@ def _errors() -> Iterator[None]:
     """Every expected error as one clear message and its exit code."""
     from softmark.bench import GraderFault
     from softmark.builders.starter import BuildError
+    from softmark.cluster import ClusterUnavailable
     from softmark.intake import IntakeError
     from softmark.isolation.host import ZygoteFailed
     from softmark.isolation.tiers import IsolationRefused
@@ -71,7 +72,7 @@ def _errors() -> Iterator[None]:
 
     try:
         yield
-    except (CourseError, IntakeError, IsolationRefused, BuildError) as error:
+    except (CourseError, IntakeError, IsolationRefused, BuildError, ClusterUnavailable) as error:
         _complain(str(error), BAD_USAGE)
     except (GraderFault, SessionFailed, ZygoteFailed) as error:
         _complain(f"the grader itself failed: {error}", GRADER_FAILED)
@@ -132,6 +133,10 @@ def grade(
         str | None,
         typer.Option("--shard", help="i/n: grade only every n-th submission, from the i-th."),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Grade on the Dask scheduler at this address."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print results as JSON lines, no table.")
     ] = False,
@@ -143,6 +148,7 @@ def grade(
     """Grade one submission or a folder of them."""
     from softmark.batch import Run, grade_all
     from softmark.bench import isolate
+    from softmark.cluster import grade_on_cluster
     from softmark.intake import find_submissions
 
     with _errors():
@@ -155,7 +161,12 @@ def grade(
         _write_run(out, run, path)
         results = []
         with _progress(len(entries), quiet=as_json) as advance:
-            for result in grade_all(run, entries, workers):
+            graded = (
+                grade_on_cluster(run, isolation, entries, cluster)
+                if cluster
+                else grade_all(run, entries, workers)
+            )
+            for result in graded:
                 _write(out / "results" / f"{result.student}.json", result.to_json())
                 if as_json:
                     typer.echo(json.dumps(json.loads(result.to_json())))

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from softmark.course import Topic, load_topic
 from softmark.intake import IntakeError, Submission, find_submissions, read_submission
 
@@ -166,9 +165,10 @@ def test_any_name_will_do_for_a_file_alone_but_not_among_others(
     got = read_submission(path, topic)
     assert_ready(got)
     assert got.notes == ("took homework.py as lstm.py",)
-    put(hand_in / "mylstmcode.py")
+    put(hand_in / "lstmcode.py")
+    put(hand_in / "mylstm.py")
     found = read_submission(hand_in, topic)
-    assert_missing(found, "Expected lstm.py", "holds only homework.py, mylstmcode.py")
+    assert_missing(found, "Expected lstm.py", "holds only homework.py, lstmcode.py, mylstm.py")
 
 
 def test_two_names_close_to_it_are_refused(hand_in: Path, topic: Topic) -> None:
@@ -353,6 +353,7 @@ def locked(hand_in: Path) -> Iterator[Path]:
     put(hand_in / "whole" / "lstm.py").parent.chmod(0)
     put(hand_in / "part" / "lstm.py")
     put(hand_in / "part" / "closed" / "x.py").parent.chmod(0)
+    (hand_in / "astray").symlink_to("whole/lstm.py")
     yield hand_in
     for folder in ("whole", "part/closed"):
         (hand_in / folder).chmod(0o755)
@@ -364,6 +365,7 @@ def test_what_may_not_be_read(locked: Path, topic: Topic, nobody: None) -> None:
     got = read_submission(locked / "part", topic)
     assert_ready(got)
     assert got.notes == ("ignored folders that cannot be opened: closed",)
+    assert set(found(locked, topic)) == {"file", "part", "whole"}
     with pytest.raises(IntakeError, match=r"whole: cannot be read: permission denied"):
         find_submissions(locked / "whole", topic)
 
@@ -789,6 +791,9 @@ def test_nbgrader_test_cells_are_left_out(hand_in: Path, topic: Topic) -> None:
         got,
         "# cell 1\nimport math\n# cell 2\nx = 1\n# cell 3\ny = 2\n# cell 5\nz = 3\n",
     )
+    book = notebook(code("x = 1"), code("y = 2", grade=True, solution=False))
+    got = read_submission(put(hand_in / "lstm.ipynb", book), topic)
+    assert_ready(got, "# cell 1\nx = 1\n# cell 2\ny = 2\n")
 
 
 @pytest.mark.parametrize(
@@ -927,11 +932,15 @@ def test_canvas_names_and_attempts(hand_in: Path, topic: Topic) -> None:
         "zippedlater_115_5007_lstm.py",
         "zippedlater_115_5008_hw.zip",
         "reportonly_116_5011_report.pdf",
+        "samenumber_117_5012_lstm.py",
+        "samenumber_117_5012_lstm-10.py",
+        "samenumber_117_5012_lstm-9.py",
     ):
         put(hand_in / name)
     assert found(hand_in, topic) == {
         "helperbeside_114": "helperbeside_114_5004_lstm.py",
         "loopright_111": "loopright_111_5001_lstm.py",
+        "samenumber_117": "samenumber_117_5012_lstm-10.py",
         "stepwrong_112": "stepwrong_LATE_112_5002_lstm.py",
         "twicetried_113": "twicetried_LATE_113_5010_lstm-2.py",
         "zippedlater_115": "zippedlater_115_5008_hw.zip",

@@ -119,6 +119,7 @@ def faulty(run: Run, submission: Submission, message: str) -> Result:
         max_score=run.topic.max_score,
         items=items,
         message=message,
+        notes=tuple(submission.notes),
         isolation=run.level.summary(),
         versions=versions(),
         digest=submission.digest,

@@ -69,7 +69,8 @@ class Bench:
             return None
         main = self.topic.files[0]
         if isinstance(problem, Raised):
-            return Failure(describe(problem, f"importing {main}"), cause="error")
+            said = describe(problem, "it").removeprefix("it raised ")
+            return Failure(f"{main} cannot be imported: {said}", cause="error")
         if problem.cause == "timeout":
             return Failure(
                 f"importing {main} did not end. Is there a loop at the top level?", (), "timeout"

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -184,7 +183,7 @@ def _shard(entries: list[tuple[str, Path]], shard: str | None) -> list[tuple[str
     if shard is None:
         return entries
     index, _, count = shard.partition("/")
-    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         _usage(f"--shard: '{shard}' is not i/n with 1 <= i <= n, as in 2/8")
     return entries[int(index) - 1 :: int(count)]
 
@@ -236,31 +235,32 @@ def _print_results(results: list[Result], max_score: float, run: object, out: Pa
     assert isinstance(run, Run)
     console = _console()
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("submission", overflow="fold", max_width=32)
+    table.add_column("submission", overflow="fold", max_width=36)
     table.add_column(f"of {max_score:g}", justify="right")
-    table.add_column("status")
     table.add_column("what to look at first", ratio=1, overflow="ellipsis", no_wrap=True)
     for result in results:
         style = _style(result)
         table.add_row(
-            escape(result.student),
+            Text.assemble(result.student, (" ⚑" if result.flags else "", "yellow")),
             Text("held" if result.score is None else f"{result.score:g}", style=style),
-            Text(result.status.replace("_", " "), style=style),
             Text(_headline(result), style="dim" if style == "green" else ""),
         )
     console.print(table)
     level = run.level
     seconds = sum(result.seconds for result in results)
     kept = [name for name, held in level.holds.items() if held]
-    console.print(
-        Text(
-            f"\n{len(results)} graded in {seconds:.1f} s of grading time, isolation '{level.tier}' "
-            f"({', '.join(kept)} kept apart). Results: {out / 'results'}",
-            style="dim",
+    count = "1 submission" if len(results) == 1 else f"{len(results)} submissions"
+    lines = [
+        f"{count}, {seconds:.1f} s of grading. Isolation '{level.tier}': {', '.join(kept)}.",
+        f"Results: {out / 'results'}",
+    ]
+    if any(result.flags for result in results):
+        lines.insert(
+            1, "⚑ uses or says something that a person may want to look at: see its flags."
         )
-    )
+    console.print(Text("\n" + "\n".join(lines), style="dim"), soft_wrap=True)
     for fault in dict.fromkeys(i.message for r in results for i in r.items if i.status == "error"):
-        console.print(Text(f"grader fault: {fault}", style="bold red"))
+        console.print(Text(f"grader fault: {fault}", style="bold red"), soft_wrap=True)
 
 
 def _style(result: Result) -> str:

@@ -11,15 +11,17 @@ In a batch, ``softmark.session`` runs the same collected tests for one submissio
 
 from __future__ import annotations
 
+import traceback
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from softmark.bench import Bench, GraderFault, isolate
+from softmark.bench import Bench, isolate
 from softmark.script import Script, Trace
 from softmark.verdict import Failure
 
@@ -35,26 +37,41 @@ class Disagreement(AssertionError):
         self.failure = failure
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a rubric item stands on; of these, ``requires`` must be passed for it to count."""
+
+    depends: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+
+
 def item(
-    id: str, depends: str | tuple[str, ...] = ()
+    id: str, depends: str | tuple[str, ...] = (), requires: str | tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Say which rubric item a test belongs to, and which items it stands on.
 
-    ``{name}`` in the id or in ``depends`` is filled in from the test's parameters.
+    Where an item fails and one it ``depends`` on failed too, the student is sent there first. An item
+    that says little by itself (zeros are finite and have the right dtype) ``requires`` others: it
+    is passed only where these are. Both must come before it in the rubric. ``{name}`` in any of the
+    ids is filled in from the test's parameters.
     """
-    needs = (depends,) if isinstance(depends, str) else depends
-    mark: Any = pytest.mark.softmark_item(id, needs)
+    mark: Any = pytest.mark.softmark_item(id, _ids(depends), _ids(requires))
     return mark  # type: ignore[no-any-return]
 
 
-def rubric_item(test: pytest.Item) -> tuple[str, tuple[str, ...]] | None:
-    """The rubric item of a collected test and what it depends on; None for an unmarked test."""
+def _ids(ids: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (ids,) if isinstance(ids, str) else ids
+
+
+def rubric_item(test: pytest.Item) -> tuple[str, Needs] | None:
+    """The rubric item of a collected test and what it stands on; None for an unmarked test."""
     mark = test.get_closest_marker("softmark_item")
     if mark is None:
         return None
     parameters = getattr(getattr(test, "callspec", None), "params", {})
-    id, needs = mark.args
-    return id.format_map(parameters), tuple(need.format_map(parameters) for need in needs)
+    id, depends, requires = mark.args
+    filled = [tuple(need.format_map(parameters) for need in needs) for needs in (depends, requires)]
+    return id.format_map(parameters), Needs(tuple(dict.fromkeys(sum(filled, ()))), filled[1])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,7 +84,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "softmark_item(id, depends): the rubric item of a grader")
+    config.addinivalue_line(
+        "markers", "softmark_item(id, depends, requires): the rubric item of a grader"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -177,22 +196,27 @@ def failure_of(error: BaseException, test: pytest.Item) -> Failure | None:
     """What the error says of the submission; None where it says that the grader is wrong."""
     if isinstance(error, Disagreement):
         return error.failure
-    if isinstance(error, AssertionError) and not isinstance(error, GraderFault):
+    own = any(Path(f.filename) == test.path for f in traceback.extract_tb(error.__traceback__))
+    if isinstance(error, AssertionError) and own:
         said = str(error).split("\n")[0]
         about = (getattr(test, "function", test).__doc__ or test.name).strip().split("\n")[0]
         return Failure(said or about)
     return None
 
 
-ItemTable = Mapping[str, tuple[str, ...]]
+ItemTable = Mapping[str, Needs]
 """Every rubric item of the graders, with what it depends on."""
 
 
 def item_table(tests: Sequence[pytest.Item]) -> ItemTable:
     """Every rubric item that the tests belong to, with what it depends on."""
-    table: dict[str, tuple[str, ...]] = {}
+    table: dict[str, Needs] = {}
     for test in tests:
         found = rubric_item(test)
         if found is not None:
-            table[found[0]] = tuple(dict.fromkeys([*table.get(found[0], ()), *found[1]]))
+            id, needs = found
+            before = table.get(id, Needs())
+            depends = dict.fromkeys([*before.depends, *needs.depends])
+            requires = dict.fromkeys([*before.requires, *needs.requires])
+            table[id] = Needs(tuple(depends), tuple(requires))
     return table

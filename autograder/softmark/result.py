@@ -37,7 +37,10 @@ class ItemResult(BaseModel):
 
 
 class Result(BaseModel):
-    """One graded submission. ``score`` is None where the course holds grades that are incomplete."""
+    """One graded submission. ``score`` is None where the course holds grades that are incomplete.
+
+    ``notes`` say what was done to read it, ``flags`` what a person may want to look at.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,6 +52,7 @@ class Result(BaseModel):
     max_score: float
     items: tuple[ItemResult, ...]
     message: str = ""
+    notes: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     isolation: Mapping[str, str | bool] = {}
     versions: Mapping[str, str] = {}

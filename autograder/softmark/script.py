@@ -65,11 +65,6 @@ class Step:
     first: int
     raises: bool
 
-    @property
-    def attribute(self) -> str:
-        """The bare name to look up on the module or on the target."""
-        return self.name.rpartition(".")[2]
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -120,7 +120,7 @@ def _plain_level(level: Level) -> dict[str, Any]:
 class Outcome:
     """What is known of one rubric item while its tests run."""
 
-    needs: tuple[str, ...]
+    needs: plugin.Needs
     cases: int = 0
     failures: list[Failure] = field(default_factory=list)
     fault: str = ""
@@ -139,9 +139,11 @@ class Grader:
 
         Raises GraderFault where tests and rubric do not name the same items.
         """
-        self.bench, self.tests = bench, tests
+        self.bench = bench
         self.needs = plugin.item_table(tests)
         _check_rubric(bench.topic, self.needs, tests)
+        order = list(bench.topic.rubric)
+        self.tests = sorted(tests, key=lambda test: order.index(_item_id(test)))
         self.broken: dict[str, str] = {}
         problem = bench.take(bench.reference_files)
         if problem is not None:
@@ -162,6 +164,7 @@ class Grader:
             score=0.0,
             max_score=topic.max_score,
             items=(),
+            notes=tuple(submission.notes),
             flags=tuple(policy.watch(submission.files)),
             isolation=self.bench.level.summary(),
             versions=versions(),
@@ -179,7 +182,7 @@ class Grader:
         said = [f"{v.file}:{v.line} uses {v.name}: {v.reason}" for v in violations]
         if said and topic.policy.action == "reject":
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
-        flags = (*submission.notes, *said, *result.flags)
+        flags = (*said, *result.flags)
         result = result.model_copy(update={"flags": flags})
         problem = self.bench.take(submission.files)
         if problem is None:
@@ -203,10 +206,8 @@ class Grader:
         """Run every test on the submission of the moment."""
         outcomes = {id: Outcome(needs) for id, needs in self.needs.items()}
         for number, test in enumerate(self.tests):
-            marked = plugin.rubric_item(test)
-            assert marked is not None
-            outcome = outcomes[marked[0]]
-            lost = next((n for n in marked[1] if outcomes[n].stopped), None)
+            outcome = outcomes[_item_id(test)]
+            lost = next((n for n in outcome.needs.depends if outcomes[n].stopped), None)
             if lost is not None and not outcome.failures:
                 cause = outcomes[lost].failures[-1].cause
                 outcome.failures.append(
@@ -220,8 +221,10 @@ class Grader:
         self, test: pytest.Item, following: Sequence[pytest.Item], outcome: Outcome
     ) -> None:
         test.stash[_ERROR] = None
-        # the same item is run again for every submission, as plugins that re-run failures do
+        # the same item is run again for every submission, as plugins that re-run failures do; what an
+        # item before it set up for a test that was then left out has to go first
         test._initrequest()  # type: ignore[attr-defined]
+        test.session._setupstate.teardown_exact(test)
         runtestprotocol(test, log=False, nextitem=following[0] if following else None)
         outcome.cases += 1
         error = test.stash[_ERROR]
@@ -246,9 +249,9 @@ class Grader:
         fault = self.broken.get(item.id) or outcome.fault
         if fault:
             return blank.model_copy(update={"cause": "error", "message": fault})
-        if not outcome.failures:
-            return blank.model_copy(update={"status": "passed", "score": item.points})
         failure = _explained(outcome, outcomes)
+        if failure is None:
+            return blank.model_copy(update={"status": "passed", "score": item.points})
         return blank.model_copy(
             update={
                 "status": "failed",
@@ -263,10 +266,21 @@ class Grader:
 _ERROR = pytest.StashKey[BaseException | None]()
 
 
-def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure:
+def _item_id(test: pytest.Item) -> str:
+    marked = plugin.rubric_item(test)
+    assert marked is not None
+    return marked[0]
+
+
+def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure | None:
     """The first failure; where something it stands on failed too, that is what to mend first."""
+    unmet = [need for need in outcome.needs.requires if outcomes[need].failures]
+    if unmet:
+        return Failure(f"this counts once {unmet[0]} is right. Mend that first.")
+    if not outcome.failures:
+        return None
     failure = outcome.failures[0]
-    failed = [need for need in outcome.needs if outcomes[need].failures]
+    failed = [need for need in outcome.needs.depends if outcomes[need].failures]
     if failed:
         return Failure(
             f"this stands on {failed[0]}, which is not right yet. Mend that first.",
@@ -301,13 +315,20 @@ def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result
 
 def _check_rubric(topic: Topic, table: plugin.ItemTable, tests: Sequence[pytest.Item]) -> None:
     unmarked = [test.name for test in tests if plugin.rubric_item(test) is None]
-    needed = {need for needs in table.values() for need in needs}
+    needed = {need for needs in table.values() for need in needs.depends}
     problems = [f"{name} belongs to no rubric item: mark it with @item" for name in unmarked]
     problems += [f"no test is marked @item('{id}')" for id in topic.rubric if id not in table]
     problems += [
         f"@item('{id}') is not in the rubric of assignment.yaml"
         for id in sorted({*table, *needed})
         if id not in topic.rubric
+    ]
+    order = {id: place for place, id in enumerate(topic.rubric)}
+    problems += [
+        f"@item('{id}') depends on '{need}', which comes after it in the rubric"
+        for id, needs in table.items()
+        for need in needs.depends
+        if order.get(need, -1) > order.get(id, len(order))
     ]
     if problems:
         raise GraderFault("graders and rubric differ: " + "; ".join(problems))

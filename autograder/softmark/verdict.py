@@ -129,7 +129,7 @@ def describe(raised: Raised, name: str) -> str:
     """An exception of the student's, with its line."""
     if raised.type == "NotImplementedError":
         return f"{raised.message or name} is still to be written{_at(raised)}."
-    if raised.type == "ReturnedWrong":
+    if raised.type in ("ReturnedWrong", "NotDefined"):
         return f"{raised.message}."
     said = f": {raised.message}" if raised.message else ""
     return f"{name} raised {raised.type}{said}{_at(raised)}."

@@ -21,7 +21,7 @@ def everything(run, cell, x, h, c, dh, dc):
     }
 
 
-@item("robust.inputs", depends=("step.forward.h", "sequence.forward.h"))
+@item("robust.inputs", requires=("step.forward.h", "sequence.forward.h"))
 def test_inputs_are_left_alone(script, student, draw):
     """No argument and no parameter is written to, there or back."""
     run = script()
@@ -42,7 +42,7 @@ def test_inputs_are_left_alone(script, student, draw):
         )
 
 
-@item("robust.dtype", depends=("step.forward.h", "sequence.forward.h"))
+@item("robust.dtype", requires=("step.forward.h", "sequence.forward.h"))
 def test_float32_stays_float32(script, student, draw):
     """With parameters and inputs in float32 every output is float32."""
     run = script()
@@ -58,7 +58,7 @@ def test_float32_stays_float32(script, student, draw):
     student(run)
 
 
-@item("robust.saturated", depends=("step.forward.h", "sequence.forward.h", "sigmoid.stable"))
+@item("robust.saturated", requires=("step.forward.h", "sequence.forward.h", "sigmoid.stable"))
 def test_saturated_gates(script, student, draw):
     """Pre-activations of about 1e4 either way: finite values and gradients, and no warning."""
     run = script()

@@ -174,4 +174,4 @@ def _outputs(item: ItemResult, result: Result) -> list[Any]:
             "data": {"text/plain": repr(item.score)},
         },
     ]
-    return list(from_dict(outputs))  # type: ignore[no-untyped-call]
+    return list(from_dict(outputs))

@@ -106,7 +106,7 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
         if not level.holds["files"] and least != UNPROTECTED:
             raise IsolationRefused(
                 f"at tier '{tier}' a submission could read the solutions ({level.breaches[0]}). "
-                f"{_MORE[tier].capitalize()}, or insist with --isolation {UNPROTECTED}."
+                f"To do better, {_MORE[tier]}; or insist with --isolation {UNPROTECTED}."
             )
         return level
     advice = "; ".join(

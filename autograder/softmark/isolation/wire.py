@@ -149,7 +149,7 @@ def pack_script(script: Script) -> bytes:
         [
             [
                 step.operation,
-                step.attribute,
+                step.name,
                 step.target,
                 step.args,
                 dict(step.kwargs),

@@ -38,7 +38,10 @@ class Files(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     ) -> importlib.machinery.ModuleSpec | None:
         if f"{fullname}.py" not in self.files:
             return None
-        return importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
+        spec = importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
+        if spec is not None:
+            spec.has_location = True  # gives the module its __file__
+        return spec
 
     def get_source(self, fullname: str) -> str:
         return self.files[f"{fullname}.py"]
@@ -143,6 +146,17 @@ class ReturnedWrong(Exception):
     """A call returned another number of values than it should."""
 
 
+class NotDefined(Exception):
+    """The submission has no function, class or attribute of this name."""
+
+
+def _member(owner: Any, name: str, full_name: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise NotDefined(f"{full_name} is not defined") from None
+
+
 def _run(
     number: int,
     step: list[Any],
@@ -151,15 +165,16 @@ def _run(
     values: list[tuple[int, Any]],
     modified: list[tuple[int, str]],
 ) -> None:
-    operation, name, target, args, kwargs, outputs, first = step
+    operation, full_name, target, args, kwargs, outputs, first = step
+    name = full_name.rpartition(".")[2]
     owner: Any = module if target is None else objects[target.number]
     if operation == "read":
-        results: Any = [getattr(owner, name)]
+        results: Any = [_member(owner, name, full_name)]
     elif operation == "assign":
         (params,) = args
         owner.params, results = _argument(params, objects), []
     else:
-        function = getattr(owner, name)
+        function = _member(owner, name, full_name)
         originals = [*enumerate(args), *kwargs.items()]
         args = [_argument(a, objects) for a in args]
         kwargs = {k: _argument(v, objects) for k, v in kwargs.items()}
@@ -168,7 +183,7 @@ def _run(
         for (place, original), now in zip(originals, given, strict=True):
             if type(original) is np.ndarray and original.tobytes() != now.tobytes():
                 modified.append((number, _parameter(function, place)))
-        results = _split(name, result, [output[0] for output in outputs])
+        results = _split(full_name, result, [output[0] for output in outputs])
     for offset, ((_, kind), value) in enumerate(zip(outputs, results, strict=True)):
         objects[first + offset] = value
         if kind != "private":

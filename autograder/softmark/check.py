@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def run_public_tests(folder: Path) -> tuple[list[Checked], str]:
     if not tests.exists():
         raise CourseError(f"no {PUBLIC_TESTS} in {folder}; take it from the starter again")
     collector = _Collector()
-    options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--capture=no", "-c", "/dev/null"]
+    options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--capture=no", "-c", os.devnull]
     silence = io.StringIO()
     with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
         pytest.main([*options, "--rootdir", str(folder), str(tests)], plugins=[collector])

@@ -112,6 +112,7 @@ class _Run(NamedTuple):
     others: Mapping[str, Array] = _NONE
     inputs: Mapping[str, Array] = _NONE
     rtol: float | None = None
+    form_only: bool = False
 
 
 def compare(
@@ -121,6 +122,7 @@ def compare(
     *,
     others: Mapping[str, Array] = _NONE,
     inputs: Mapping[str, Array] = _NONE,
+    form_only: bool = False,
 ) -> list[Mismatch]:
     """How ``actual`` differs from ``expected``; empty where it agrees.
 
@@ -131,13 +133,18 @@ def compare(
     A list must be a list of that length with such items, all the way down.
 
     ``others`` and ``inputs`` hold the run's other expected outputs and its inputs by name: a result
-    that is one of them, or lacks one as a term, is recognised.
+    that is one of them, or lacks one as a term, is recognised. With ``form_only`` types, shapes and
+    dtypes are compared, and no values.
 
     Never raises for any ``actual``. Raises ValueError where ``expected`` holds NaN or is of a kind
     that has no comparison: that is the grader's fault.
     """
     with np.errstate(all="ignore"):
-        return list(_differences(output.name, output, expected, actual, _Run(others, inputs)))
+        return list(
+            _differences(
+                output.name, output, expected, actual, _Run(others, inputs, None, form_only)
+            )
+        )
 
 
 def _differences(
@@ -203,7 +210,7 @@ def _scalar(label: str, expected: Any, actual: Any, run: _Run) -> Mismatch | Non
         return _other_type(label, actual, "a float")
     if type(actual) is not type(expected):
         return _other_type(label, actual, _described(expected))
-    if actual == expected:
+    if run.form_only or actual == expected:
         return None
     return Mismatch(label, "value", f"{label} is not the {type(expected).__name__} expected.")
 
@@ -218,6 +225,8 @@ def _array(label: str, output: Output, expected: Array, actual: Any, run: _Run) 
         return Mismatch(label, "shape", message, tuple(hints))
     if actual.dtype != expected.dtype and actual.dtype.str[1:] != expected.dtype.str[1:]:
         return _other_dtype(label, expected.dtype, actual.dtype)
+    if run.form_only:
+        return None
     if expected.dtype.kind not in "biu" and expected.dtype not in _RTOL:
         raise ValueError(f"the expected {label} has dtype {expected.dtype}: it has no tolerance")
     return _values(label, output, expected, actual, run)

@@ -11,6 +11,7 @@ In a batch, ``softmark.session`` runs the same collected tests for one submissio
 
 from __future__ import annotations
 
+import inspect
 import traceback
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -68,7 +69,7 @@ def rubric_item(test: pytest.Item) -> tuple[str, Needs] | None:
     mark = test.get_closest_marker("softmark_item")
     if mark is None:
         return None
-    parameters = getattr(getattr(test, "callspec", None), "params", {})
+    parameters = _parameters(test)
     id, depends, requires = mark.args
     filled = [tuple(need.format_map(parameters) for need in needs) for needs in (depends, requires)]
     return id.format_map(parameters), Needs(tuple(dict.fromkeys(sum(filled, ()))), filled[1])
@@ -144,52 +145,112 @@ class Draw:
         }
 
 
+def draw_for(test: pytest.Item, bench: Bench) -> Draw:
+    """Inputs from the run's seed and the test's name.
+
+    Tests that differ only in parameters which choose the rubric item draw the same inputs: their
+    Scripts are then equal, and each implementation runs them once.
+    """
+    mark = test.get_closest_marker("softmark_item")
+    ids = " ".join([mark.args[0], *mark.args[1], *mark.args[2]]) if mark else ""
+    shared = {k: v for k, v in _parameters(test).items() if f"{{{k}}}" not in ids}
+    name = getattr(test, "originalname", test.name)
+    return Draw(bench, f"{test.path.name}::{name}{sorted(shared.items())}")
+
+
+class Tools:
+    """What the fixtures give: ways to ask both implementations."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def script(self) -> Script:
+        """An empty Script of this topic."""
+        return Script(self._bench.topic.calls)
+
+    def student(self, run: Script) -> Trace:
+        """The submission's Trace, for properties: its outputs have the reference's types, shapes and
+        dtypes, else the test fails here."""
+        __tracebackhide__ = True
+        answer = self._bench.student(run)
+        if isinstance(answer, Failure):
+            raise Disagreement(answer)
+        return answer
+
+    def reference(self, run: Script) -> Trace:
+        """The reference's Trace."""
+        return self._bench.reference(run)
+
+    def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
+        """Compare every output of ``run`` with the reference's; ``only`` names some of them."""
+        __tracebackhide__ = True
+        failure = self._bench.judge(run, (only,) if isinstance(only, str) else tuple(only))
+        if failure is not None:
+            raise Disagreement(failure)
+
+
 @pytest.fixture
 def draw(request: pytest.FixtureRequest, bench: Bench) -> Draw:
-    """Random inputs from the run's seed and this test's name."""
-    return Draw(bench, f"{request.node.path.name}::{request.node.name}")
+    """Random inputs: ``draw(N, D)``, ``draw.params("LSTMCell", D, H, Rng(0))``, ``draw.rng``."""
+    return draw_for(request.node, bench)
 
 
 @pytest.fixture
 def script(bench: Bench) -> Callable[[], Script]:
     """``script()`` is an empty Script of this topic."""
-    return lambda: Script(bench.topic.calls)
+    return Tools(bench).script
 
 
 @pytest.fixture
 def student(bench: Bench) -> Callable[[Script], Trace]:
-    """``student(run)`` is the submission's Trace, for properties: its outputs have the reference's
-    types, shapes and dtypes, else the test fails here."""
-
-    def run_it(run: Script) -> Trace:
-        return _checked(bench.student(run))
-
-    return run_it
+    """``student(run)`` is the submission's Trace, of the reference's types, shapes and dtypes."""
+    return Tools(bench).student
 
 
 @pytest.fixture
 def reference(bench: Bench) -> Callable[[Script], Trace]:
     """``reference(run)`` is the reference's Trace."""
-    return bench.reference
+    return Tools(bench).reference
 
 
 @pytest.fixture
 def agree(bench: Bench) -> Callable[..., None]:
     """``agree(run)`` compares every output of ``run`` with the reference's; ``only`` names some."""
-
-    def compare(run: Script, only: str | Sequence[str] = ()) -> None:
-        __tracebackhide__ = True
-        failure = bench.judge(run, (only,) if isinstance(only, str) else tuple(only))
-        if failure is not None:
-            raise Disagreement(failure)
-
-    return compare
+    return Tools(bench).agree
 
 
-def _checked(answer: Trace | Failure) -> Trace:
-    if isinstance(answer, Failure):
-        raise Disagreement(answer)
-    return answer
+_DRAWN_ANEW = "draw"
+_TOOLS = ("script", "student", "reference", "agree")
+
+
+def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
+    """A way to run a test without pytest's protocol, which costs more than most tests do.
+
+    Only for a plain function that asks for nothing but this plugin's fixtures and its own parameters;
+    None for any other, which pytest has to run.
+    """
+    if not isinstance(test, pytest.Function) or test.cls is not None:
+        return None
+    marks = list(test.iter_markers())
+    ours = {mark.name for mark in marks} <= {"softmark_item", "parametrize"}
+    if not ours or any(mark.kwargs.get("indirect") for mark in marks):
+        return None
+    parameters, tools = _parameters(test), Tools(bench)
+    known: dict[str, Any] = {"bench": bench, **{name: getattr(tools, name) for name in _TOOLS}}
+    known |= parameters
+    if not set(test.fixturenames) <= {*known, _DRAWN_ANEW, "request"}:
+        return None
+    function, wanted = test.obj, inspect.signature(test.obj).parameters
+    if "request" in wanted:
+        return None
+    arguments = {name: known[name] for name in wanted if name != _DRAWN_ANEW}
+    if _DRAWN_ANEW not in wanted:
+        return lambda: function(**arguments)
+    return lambda: function(**arguments, draw=draw_for(test, bench))
+
+
+def _parameters(test: pytest.Item) -> dict[str, Any]:
+    return dict(getattr(getattr(test, "callspec", None), "params", {}))
 
 
 def failure_of(error: BaseException, test: pytest.Item) -> Failure | None:

@@ -14,6 +14,7 @@ import importlib.util
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 
 from softmark.course import Policy
@@ -130,6 +131,7 @@ def _within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.")
 
 
+@lru_cache(maxsize=16)  # scan and watch look at the same sources
 def _mentions(source: str) -> list[_Mention] | None:
     """Every mention in a source; none if it does not parse, None if it is too deep to follow."""
     try:

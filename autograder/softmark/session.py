@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,7 @@ class Grader:
         self.needs = plugin.item_table(tests)
         _check_rubric(bench.topic, self.needs, tests)
         order = list(bench.topic.rubric)
+        self._direct = {test: plugin.direct_call(test, bench) for test in tests}
         self.tests = sorted(tests, key=lambda test: order.index(_item_id(test)))
         self.broken: dict[str, str] = {}
         problem = bench.take(bench.reference_files)
@@ -220,14 +221,9 @@ class Grader:
     def _run_test(
         self, test: pytest.Item, following: Sequence[pytest.Item], outcome: Outcome
     ) -> None:
-        test.stash[_ERROR] = None
-        # the same item is run again for every submission, as plugins that re-run failures do; what an
-        # item before it set up for a test that was then left out has to go first
-        test._initrequest()  # type: ignore[attr-defined]
-        test.session._setupstate.teardown_exact(test)
-        runtestprotocol(test, log=False, nextitem=following[0] if following else None)
+        direct = self._direct[test]
+        error = _raised_by(direct) if direct else _run_protocol(test, following)
         outcome.cases += 1
-        error = test.stash[_ERROR]
         if error is None:
             return
         failure = plugin.failure_of(error, test)
@@ -263,7 +259,26 @@ class Grader:
         )
 
 
+def _raised_by(call: Callable[[], None]) -> BaseException | None:
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
 _ERROR = pytest.StashKey[BaseException | None]()
+
+
+def _run_protocol(test: pytest.Item, following: Sequence[pytest.Item]) -> BaseException | None:
+    """Run a test as pytest does, with setup and teardown; what it raised first."""
+    test.stash[_ERROR] = None
+    # the same item is run again for every submission, as plugins that re-run failures do; what an
+    # item before it set up for a test that was then left out has to go first
+    test._initrequest()  # type: ignore[attr-defined]
+    test.session._setupstate.teardown_exact(test)
+    runtestprotocol(test, log=False, nextitem=following[0] if following else None)
+    return test.stash[_ERROR]
 
 
 def _item_id(test: pytest.Item) -> str:

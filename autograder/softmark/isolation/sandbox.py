@@ -106,6 +106,8 @@ def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
             _set_attributes(target, read_only)
         else:
             _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
+    for path in covered:  # only now, when what lies on top has its place
+        _set_attributes(staging + path, _ATTR_RDONLY, recursive=False)
     for descriptor in (here, *sources.values()):
         os.close(descriptor)
     Path(staging + SCRATCH).mkdir(parents=True)
@@ -169,9 +171,8 @@ def landlock_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
     for paths, allowed in ((readable, read_file | read_folder), (writable, access & ~execute)):
         for path in paths:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            if not Path(path).is_dir():
-                allowed &= read_file | write_file | truncate
-            rule = struct.pack("=Qi", allowed & access, descriptor)
+            fitting = access if Path(path).is_dir() else read_file | write_file | truncate
+            rule = struct.pack("=Qi", allowed & access & fitting, descriptor)
             try:
                 _check(_libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0), f"Landlock rule {path}")
             finally:

@@ -18,7 +18,7 @@ from pathlib import Path
 from softmark.isolation import sandbox, wire
 from softmark.isolation.host import Caps, Zygote, ZygoteFailed
 from softmark.isolation.seccomp import Unavailable, build_filter
-from softmark.script import Output, Script, Trace
+from softmark.script import Output, Raised, Script, Trace
 
 TIERS: Mapping[str, tuple[str, ...]] = {
     "root": ("namespaces", "private_root", "user", "landlock", "seccomp"),
@@ -51,6 +51,10 @@ _MORE = {
 
 class IsolationRefused(Exception):
     """This machine does not give what is asked for; the message says what is missing and what to do."""
+
+
+class ProbeFailed(Exception):
+    """A worker of this tier could not even be probed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +113,8 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
                 f"To do better, {_MORE[tier]}; or insist with --isolation {UNPROTECTED}."
             )
         return level
-    advice = "; ".join(
-        f"{tier}: {_MORE[tier]}" for tier in order[: order.index(least or "plain") + 1]
-    )
+    wanted = order[: order.index(least) + 1] if least in TIERS else order
+    advice = "; ".join(f"{tier}: {_MORE[tier]}" for tier in wanted)
     asked = f"tier '{least}' or stronger" if least else "any isolation"
     raise IsolationRefused(
         f"this machine does not give {asked} ({'; '.join(failures)}). To get it: {advice}. "
@@ -145,7 +148,7 @@ def _try(tier: str, secret: Sequence[Path]) -> Level | str:
                     f"Python lies in {zygote.closed}, which only root may enter: submissions can import "
                     "common modules only; install Python elsewhere"
                 )
-    except ZygoteFailed as error:
+    except (ZygoteFailed, ProbeFailed) as error:
         return str(error)
     holds = {name: not any(b.startswith(name + ":") for b in breaches) for name in GUARANTEES}
     return Level(tier, layers, seccomp, holds, tuple(breaches), tuple(notes))
@@ -182,4 +185,11 @@ def _probe(zygote: Zygote, secret: Sequence[Path]) -> list[str]:
             worker.close()
     if isinstance(trace, Trace) and trace.raised is None and trace.cause is None:
         return [str(breach) for breach in trace[breaches]]
-    return [f"{name}: the probe did not finish: {trace}" for name in GUARANTEES]
+    raise ProbeFailed(f"its probe did not finish: {_reason(trace)}")
+
+
+def _reason(answer: Raised | Trace) -> str:
+    raised = answer.raised if isinstance(answer, Trace) else answer
+    if raised is not None:
+        return f"{raised.type}: {raised.message}"
+    return str(answer.cause)

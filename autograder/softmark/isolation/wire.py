@@ -96,9 +96,14 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} does not travel")
 
 
+def carries(array: np.ndarray) -> bool:
+    """Whether an array's dtype and number of dimensions travel."""
+    return array.dtype.newbyteorder("=") in _DTYPE_CODES and array.ndim <= _MAX_DIMS
+
+
 def _encode_array(array: np.ndarray) -> bytes:
     code = _DTYPE_CODES.get(array.dtype.newbyteorder("="))
-    if code is None or array.ndim > _MAX_DIMS:
+    if code is None or not carries(array):
         raise ValueError(f"an array of {array.dtype} with {array.ndim} dimensions does not travel")
     native = array.astype(_DTYPES[code], order="C", copy=False)
     return struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape) + native.tobytes("C")

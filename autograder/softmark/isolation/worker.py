@@ -274,7 +274,8 @@ def _fitting(value: Any, plain: Callable[[], Any]) -> Any:
         result = plain()
         if type(result) is str:
             return result[:10_000]
-        wire.pack(result)
+        if type(result) is not np.ndarray or not wire.carries(result):
+            wire.pack(result)  # raises, or it is a small scalar
     except (ValueError, OverflowError, TypeError):
         return Unfit(_describe(value))
     return result

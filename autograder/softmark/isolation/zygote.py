@@ -114,8 +114,10 @@ def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
     ruleset = None
     if "landlock" in plan.layers:
         readable = [path for folder in visible for path in sandbox.without(folder, hidden)]
-        writable = [str(Path(sandbox.SCRATCH).parent)] if "private_root" in plan.layers else []
-        ruleset = sandbox.landlock_ruleset([*readable, "/dev/null", "/dev/urandom"], writable)
+        writable = ["/dev/null"]
+        if "private_root" in plan.layers:
+            writable.append(str(Path(sandbox.SCRATCH).parent))
+        ruleset = sandbox.landlock_ruleset([*readable, "/dev/urandom"], writable)
     return visible, ruleset, pids
 
 

@@ -1,0 +1,79 @@
+# make demo      install the base (no torch) and grade the example class
+# make test      install everything that development needs and run the tests
+# make help      the rest
+
+VENV := .venv
+# The first of these that is Python 3.11 or newer; another one: make demo PYTHON=/path/to/python3
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; \
+	done)
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+FORMATTED := autograder assignments benchmarks docs solutions tests
+
+.PHONY: help demo test lint format verify bench images clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      install the base (no torch) and grade the example class"
+	@echo "make test      install what development needs and run the tests"
+	@echo "make lint      ruff (rules and format) and mypy"
+	@echo "make format    let ruff put the format right"
+	@echo "make verify    grade the graders: reference, right variants, known mistakes, leaks"
+	@echo "make bench     throughput against plain pytest"
+	@echo "make images    make the pictures in docs/images anew"
+	@echo "make clean     remove .venv, out and caches"
+
+demo: $(VENV)/base.stamp
+	@mkdir -p out
+	$(BIN)/python -m softmark grade examples/class_02_lstm --topic 02_lstm --out out/demo --workers 2
+	@echo
+	@echo "One file a submission: out/demo/results/*.json, with a message for every item."
+	@echo "What this machine can do: $(BIN)/softmark doctor. What it means: docs/threat-model.md"
+	@echo "How to grade your own folder: docs/instructor.md"
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check $(FORMATTED)
+	$(BIN)/python -m mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/python -m ruff format $(FORMATTED)
+
+verify: $(VENV)/dev.stamp
+	$(BIN)/python -m softmark verify
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/throughput.py
+
+images: $(VENV)/dev.stamp
+	$(BIN)/python docs/make_images.py
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is made last, so an install that was broken off is done again.
+$(VENV)/python.stamp:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Install one, or name it:" \
+		"make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is not Python 3.11 or newer. Name one that is:" \
+		"make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments. Install that part of it" \
+		"(Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/base.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
+	@echo "Installing PyTorch, Jupyter and the tools: a few minutes the first time."
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/base.stamp

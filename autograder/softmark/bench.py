@@ -5,6 +5,7 @@ The reference answers each Script once: its Traces are kept for every later subm
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from softmark.course import Course, Topic
-from softmark.implementation import Implementation
+from softmark.implementation import Implementation, Question
 from softmark.isolation.host import Caps, Zygote
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
@@ -31,6 +32,9 @@ class Bench:
 
     def __init__(self, course: Course, topic: Topic, seed: int, level: Level) -> None:
         """Start the zygote. Raises GraderFault where the reference is missing."""
+        from softmark.isolation import sandbox  # Linux alone has what it loads
+
+        sandbox.undumpable()  # answers live here: no other process of this user may look in
         self.course, self.topic, self.seed, self.level = course, topic, seed, level
         limits = topic.limits
         caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
@@ -90,16 +94,25 @@ class Bench:
 
     # ---- what graders ask
 
-    def reference(self, script: Script) -> Trace:
-        """The reference's Trace. Raises GraderFault where the reference itself fails."""
-        return self._reference_trace(script, pack_script(script))
+    def question(self, script: Script) -> Question:
+        """A Script ready to be asked, any number of times."""
+        packed = pack_script(script)
+        return Question(script, packed, hashlib.sha256(packed).digest())
 
-    def student(self, script: Script) -> Trace | Failure:
+    def reference(self, question: Question) -> Trace:
+        """The reference's Trace. Raises GraderFault where the reference itself fails."""
+        trace = self._reference.trace(question, self.topic.limits.submission_seconds)
+        self._reference.seconds = 0.0
+        if trace.cause is not None:  # not the answer to remember: the next Script starts afresh
+            self._reference.close()
+            self._reference = self._implementation(self.reference_files)
+        _check_reference(question.script, trace)
+        return trace
+
+    def student(self, question: Question) -> Trace | Failure:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
         output has another type, shape or dtype. Values are not compared."""
-        packed = pack_script(script)
-        expected = self._reference_trace(script, packed)
-        actual, limit = self._student_trace(script, packed, expected)
+        script, (expected, actual, limit) = question.script, self._both(question)
         ending = self.submission.ending
         return (
             stopped(script, expected, actual, limit, ending)
@@ -107,12 +120,17 @@ class Bench:
             or actual
         )
 
-    def judge(self, script: Script, only: Sequence[str]) -> Failure | None:
-        """Compare the submission's outputs with the reference's."""
-        packed = pack_script(script)
-        expected = self._reference_trace(script, packed)
-        actual, limit = self._student_trace(script, packed, expected)
-        return differences(script, expected, actual, only, limit, self.submission.ending)
+    def judge(self, question: Question, only: Sequence[str]) -> Failure | None:
+        """Compare the submission's outputs (those named in ``only``, or all) with the reference's."""
+        expected, actual, limit = self._both(question)
+        ending = self.submission.ending
+        return differences(question.script, expected, actual, only, limit, ending)
+
+    def _both(self, question: Question) -> tuple[Trace, Trace, float]:
+        """The reference's Trace, the submission's, and the seconds that it had."""
+        expected, limits = self.reference(question), self.topic.limits
+        limit = max(limits.call_seconds, limits.call_factor * expected.seconds)
+        return expected, self.submission.trace(question, limit), limit
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -122,23 +140,9 @@ class Bench:
         if key not in self._shapes:
             script = Script(self.topic.calls)
             read = script.read(script.new(name, *args, **kwargs).params)
-            params = self.reference(script)[read]
+            params = self.reference(self.question(script))[read]
             self._shapes[key] = {name: np.shape(value) for name, value in params.items()}
         return self._shapes[key]
-
-    def _reference_trace(self, script: Script, packed: bytes) -> Trace:
-        trace = self._reference.trace(script, packed, self.topic.limits.submission_seconds)
-        self._reference.seconds = 0.0
-        if trace.cause is not None:  # not the answer to remember: the next Script starts afresh
-            self._reference.close()
-            self._reference = self._implementation(self.reference_files)
-        _check_reference(script, trace)
-        return trace
-
-    def _student_trace(self, script: Script, packed: bytes, expected: Trace) -> tuple[Trace, float]:
-        limits = self.topic.limits
-        limit = max(limits.call_seconds, limits.call_factor * expected.seconds)
-        return self.submission.trace(script, packed, limit), limit
 
 
 def _check_reference(script: Script, trace: Trace) -> None:

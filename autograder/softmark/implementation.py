@@ -5,13 +5,22 @@ Submission, reference, variant, mistake and mutant are the same kind of thing he
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from softmark.course import Limits
 from softmark.isolation.host import Worker, Zygote
 from softmark.isolation.wire import BadFrame
 from softmark.script import Raised, Script, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A Script with its wire form and the digest of that."""
+
+    script: Script
+    packed: bytes
+    digest: bytes
 
 
 class Implementation:
@@ -49,17 +58,13 @@ class Implementation:
         worker.close()
         return problem
 
-    def trace(self, script: Script, packed: bytes, seconds: float) -> Trace:
-        """What it answers to ``script`` (``packed``: its wire form) within ``seconds``.
+    def trace(self, question: Question, seconds: float) -> Trace:
+        """What it answers within ``seconds``. Equal Scripts are run once."""
+        if question.digest not in self._traces:
+            self._traces[question.digest] = self._run(question, seconds)
+        return self._traces[question.digest]
 
-        Equal Scripts are run once.
-        """
-        digest = hashlib.sha256(packed).digest()
-        if digest not in self._traces:
-            self._traces[digest] = self._run(script, packed, seconds)
-        return self._traces[digest]
-
-    def _run(self, script: Script, packed: bytes, seconds: float) -> Trace:
+    def _run(self, question: Question, seconds: float) -> Trace:
         if self.tampered:
             return Trace({}, cause="crashed")
         limit = min(seconds, self._left())
@@ -72,7 +77,7 @@ class Implementation:
         worker = self._worker
         assert worker is not None
         try:
-            trace = worker.run(script, packed, limit)
+            trace = worker.run(question.script, question.packed, limit)
         except BadFrame as error:
             self.tampered = str(error)
             trace = Trace({}, cause="crashed")
@@ -86,7 +91,7 @@ class Implementation:
         if trace.cause == "timeout" and starved and self._patience:
             # it hardly got the processor: a busy machine, or a sleeper, who will not profit
             self._patience -= 1
-            return self._run(script, packed, 2 * seconds)
+            return self._run(question, 2 * seconds)
         return trace
 
     def _left(self) -> float:

@@ -17,16 +17,19 @@ import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from softmark.bench import Bench, isolate
 from softmark.script import Script, Trace
 from softmark.verdict import Failure
 
-BENCH = pytest.StashKey[Bench]()
+if TYPE_CHECKING:  # this plugin is loaded by every pytest, on any system; a Bench needs Linux
+    from softmark.bench import Bench
+    from softmark.implementation import Question
+
+BENCH = pytest.StashKey["Bench"]()
 """Where the Bench of a pytest session is kept."""
 
 
@@ -60,8 +63,8 @@ def item(
     return mark  # type: ignore[no-any-return]
 
 
-def _ids(ids: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (ids,) if isinstance(ids, str) else ids
+def _ids(ids: str | Sequence[str]) -> tuple[str, ...]:
+    return (ids,) if isinstance(ids, str) else tuple(ids)
 
 
 def rubric_item(test: pytest.Item) -> tuple[str, Needs] | None:
@@ -102,6 +105,7 @@ def bench(request: pytest.FixtureRequest) -> Generator[Bench]:
 
 
 def _alone(request: pytest.FixtureRequest) -> Bench:
+    from softmark.bench import Bench, isolate
     from softmark.course import find_course, load_course
     from softmark.intake import read_submission
 
@@ -172,21 +176,26 @@ class Tools:
         """The submission's Trace, for properties: its outputs have the reference's types, shapes and
         dtypes, else the test fails here."""
         __tracebackhide__ = True
-        answer = self._bench.student(run)
+        answer = self._bench.student(self._bench.question(run))
         if isinstance(answer, Failure):
             raise Disagreement(answer)
         return answer
 
     def reference(self, run: Script) -> Trace:
         """The reference's Trace."""
-        return self._bench.reference(run)
+        return self._bench.reference(self._bench.question(run))
 
     def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
         """Compare every output of ``run`` with the reference's; ``only`` names some of them."""
         __tracebackhide__ = True
-        failure = self._bench.judge(run, (only,) if isinstance(only, str) else tuple(only))
-        if failure is not None:
-            raise Disagreement(failure)
+        _demand(self._bench, self._bench.question(run), _ids(only))
+
+
+def _demand(bench: Bench, question: Question, only: tuple[str, ...]) -> None:
+    __tracebackhide__ = True
+    failure = bench.judge(question, only)
+    if failure is not None:
+        raise Disagreement(failure)
 
 
 @pytest.fixture
@@ -219,7 +228,6 @@ def agree(bench: Bench) -> Callable[..., None]:
     return Tools(bench).agree
 
 
-_DRAWN_ANEW = "draw"
 _TOOLS = ("script", "student", "reference", "agree")
 
 
@@ -235,18 +243,46 @@ def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
     ours = {mark.name for mark in marks} <= {"softmark_item", "parametrize"}
     if not ours or any(mark.kwargs.get("indirect") for mark in marks):
         return None
-    parameters, tools = _parameters(test), Tools(bench)
-    known: dict[str, Any] = {"bench": bench, **{name: getattr(tools, name) for name in _TOOLS}}
-    known |= parameters
-    if not set(test.fixturenames) <= {*known, _DRAWN_ANEW, "request"}:
+    parameters = _parameters(test)
+    wanted = set(inspect.signature(test.obj).parameters)
+    if not set(test.fixturenames) <= {*_TOOLS, *parameters, "draw", "bench", "request"}:
         return None
-    function, wanted = test.obj, inspect.signature(test.obj).parameters
-    if "request" in wanted:
+    if wanted & {"bench", "request"}:
         return None
-    arguments = {name: known[name] for name in wanted if name != _DRAWN_ANEW}
-    if _DRAWN_ANEW not in wanted:
-        return lambda: function(**arguments)
-    return lambda: function(**arguments, draw=draw_for(test, bench))
+    return _Direct(test, bench, wanted, {k: v for k, v in parameters.items() if k in wanted})
+
+
+class _Direct:
+    """A test as a call of its function.
+
+    One that asks for ``agree`` alone cannot see the submission: what it demands is the same for every
+    one, so it is written down the first time and from then on only the comparing is done.
+    """
+
+    def __init__(
+        self, test: pytest.Function, bench: Bench, wanted: set[str], parameters: dict[str, Any]
+    ) -> None:
+        self._test, self._bench, self._wanted, self._parameters = test, bench, wanted, parameters
+        self._demands: list[tuple[Question, tuple[str, ...]]] | None = None
+
+    def __call__(self) -> None:
+        if self._demands is not None:
+            for question, only in self._demands:
+                _demand(self._bench, question, only)
+            return
+        demands: list[tuple[Question, tuple[str, ...]]] = []
+
+        def agree(run: Script, only: str | Sequence[str] = ()) -> None:
+            demands.append((self._bench.question(run), _ids(only)))
+            _demand(self._bench, *demands[-1])
+
+        tools = Tools(self._bench)
+        arguments: dict[str, Any] = {name: getattr(tools, name) for name in _TOOLS}
+        arguments |= {"agree": agree, "draw": draw_for(self._test, self._bench)}
+        asked = {name: arguments[name] for name in self._wanted if name in arguments}
+        self._test.obj(**asked, **self._parameters)
+        if not self._wanted & {"student", "reference"}:
+            self._demands = demands
 
 
 def _parameters(test: pytest.Item) -> dict[str, Any]:

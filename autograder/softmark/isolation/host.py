@@ -80,6 +80,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # no terminal of the operator's to write to
             )
         try:
             self._control.settimeout(_START_SECONDS)
@@ -130,7 +131,19 @@ class Zygote:
                 ours.close()
                 os.close(output)
                 raise ZygoteFailed(f"the zygote has died{self._last_words()}") from None
-        return Worker(self, self._count, ours, output, pidfd)
+        worker = Worker(self, self._count, ours, output, pidfd)
+        if not worker.confined():
+            said, _ = worker.printed()
+            worker.close()
+            raise ZygoteFailed(f"a worker could not be isolated: {said.strip()}")
+        return worker
+
+    def check(self) -> None:
+        """Raises ZygoteFailed where the zygote has ended."""
+        if select.select([self._control], [], [], 0)[0] and not self._control.recv(
+            1, socket.MSG_PEEK
+        ):
+            raise ZygoteFailed(f"the zygote has died{self._last_words()}")
 
     def _await_birth(self, number: int) -> int:
         while True:
@@ -199,10 +212,24 @@ class Worker:
         self.end: End | None = None
         self.alive = True
 
+    def confined(self) -> bool:
+        """Whether it has taken on its layers."""
+        self._connection.settimeout(_START_SECONDS)
+        try:
+            return self._connection.recv(len(wire.READY)) == wire.READY
+        except OSError:
+            return False
+
     def load(self, files: Mapping[str, str], main: str, seconds: float) -> Raised | Trace | None:
         """Import the submission: None if it went well, what it raised, or a Trace with a cause."""
         answer = self._ask(wire.pack([dict(files), main]), seconds)
-        return answer if isinstance(answer, Trace) else wire.unpack_loaded(answer)
+        if isinstance(answer, Trace):
+            return answer
+        try:
+            return wire.unpack_loaded(answer)
+        except wire.BadFrame:
+            self.kill()
+            raise
 
     def run(self, script: Script, packed: bytes, seconds: float) -> Trace:
         """Run ``script`` (``packed``: its wire form) within ``seconds``.
@@ -225,7 +252,10 @@ class Worker:
         deadline = started + seconds
 
         def receive(count: int) -> bytes:
-            self._connection.settimeout(max(1e-3, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            if left <= 0:  # also where bytes keep coming
+                raise TimeoutError
+            self._connection.settimeout(left)
             return self._connection.recv(count)
 
         try:
@@ -237,6 +267,7 @@ class Worker:
             return Trace({}, cause="timeout", seconds=time.monotonic() - started)
         except (wire.Closed, ConnectionError):
             self.kill()
+            self._zygote.check()
             return Trace({}, cause="crashed", seconds=time.monotonic() - started)
         except wire.BadFrame:
             self.kill()

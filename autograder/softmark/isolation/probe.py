@@ -64,7 +64,7 @@ def _files(places):
         if _worked(lambda path=path: open(path, "w").close()):
             os.unlink(path)
             yield f"files: could write to {folder}"
-    sys.path.append("/usr/lib/python3/dist-packages")
+    sys.path += ["/usr/lib/python3/dist-packages", os.path.dirname(os.path.dirname(np.__file__))]
     for name in ("pytest", "torch", "pydantic"):
         if _worked(lambda name=name: __import__(name)):
             yield f"files: could import {name}"
@@ -115,8 +115,7 @@ def _fork():
 def _memory(pids, memory_mb, canary_start, canary_end):
     if _worked(lambda: np.ones(memory_mb << 20, np.uint8)):
         yield f"memory: could take {memory_mb} MB more than it has"
-    canary = canary_start + canary_end
-    if any(isinstance(o, (str, bytes)) and canary in str(o) for o in gc.get_objects()):
+    if _remembers(canary_start, canary_end):
         yield "memory: found the canary among its own objects"
     libc = ctypes.CDLL(None, use_errno=True)
     room = ctypes.create_string_buffer(8)
@@ -132,3 +131,20 @@ def _memory(pids, memory_mb, canary_start, canary_end):
             yield f"memory: could look into the memory of {pid}"
         if _worked(lambda pid=pid: open(f"/proc/{pid}/mem", "rb").close()):
             yield f"memory: could open the memory of {pid}"
+
+
+def _remembers(start, end):
+    """Whether a text that starts and ends like this hangs on any object."""
+    seen, todo = set(), [sys.modules, *gc.get_objects()]
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, (str, bytes)):
+            text = str(thing)
+            if start in text and end in text:
+                return True
+        else:
+            todo += gc.get_referents(thing)
+    return False

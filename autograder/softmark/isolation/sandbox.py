@@ -7,6 +7,7 @@ failed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -31,6 +32,7 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _UMOUNT_DETACH = 2
+_MOUNT_SETATTR = 442
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 1, 22, 38, 4
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
@@ -106,8 +108,6 @@ def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
             _set_attributes(target, read_only)
         else:
             _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
-    for path in covered:  # only now, when what lies on top has its place
-        _set_attributes(staging + path, _ATTR_RDONLY, recursive=False)
     for descriptor in (here, *sources.values()):
         os.close(descriptor)
     Path(staging + SCRATCH).mkdir(parents=True)
@@ -115,7 +115,7 @@ def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
     _check(_libc.umount2(b".", _UMOUNT_DETACH), "umount of the old root")
     os.chdir("/")
-    _set_attributes("/", _ATTR_RDONLY | _ATTR_NOSUID, recursive=False)
+    _set_attributes("/", _ATTR_RDONLY | _ATTR_NOSUID)
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -137,10 +137,13 @@ def _bind(descriptors: int, source: int, target: str) -> None:
     _mount(str(source), target, "", _MS_BIND | _MS_REC)
 
 
-def _set_attributes(path: str, attributes: int, recursive: bool = True) -> None:
+def _set_attributes(path: str, attributes: int) -> None:
+    """Add mount attributes at ``path`` and to every mount below it."""
     wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
-    flags = _AT_RECURSIVE if recursive else 0
-    done = _libc.mount_setattr(_AT_FDCWD, path.encode(), flags, wanted, len(wanted))
+    # by number: glibc wraps it since 2.36 only, and the number is the same everywhere
+    done = _libc.syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, path.encode(), _AT_RECURSIVE, wanted, len(wanted)
+    )
     _check(done, f"mount_setattr {path}")
 
 
@@ -225,6 +228,12 @@ def drop_capabilities() -> None:
 def die_with_parent() -> None:
     """SIGKILL when the zygote ends. After a change of user, which would clear it."""
     _prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def first_to_go() -> None:
+    """Where the machine runs out of memory, this process and its children are ended first."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def undumpable() -> None:

@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmark.isolation import sandbox, wire
+from softmark.isolation import wire
 from softmark.isolation.host import Caps, Zygote, ZygoteFailed
-from softmark.isolation.seccomp import Unavailable, build_filter
 from softmark.script import Output, Raised, Script, Trace
 
 TIERS: Mapping[str, tuple[str, ...]] = {
@@ -99,6 +98,8 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
     if reason:
         raise IsolationRefused(reason)
     order = list(TIERS)
+    if least not in (None, UNPROTECTED, *order):
+        raise ValueError(f"'{least}' is no tier; allowed: {', '.join([*order, UNPROTECTED])}")
     failures = []
     for tier in order:
         level = _try(tier, secret)
@@ -113,7 +114,7 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
                 f"To do better, {_MORE[tier]}; or insist with --isolation {UNPROTECTED}."
             )
         return level
-    wanted = order[: order.index(least) + 1] if least in TIERS else order
+    wanted = order[: order.index(least) + 1] if least and least in TIERS else order
     advice = "; ".join(f"{tier}: {_MORE[tier]}" for tier in wanted)
     asked = f"tier '{least}' or stronger" if least else "any isolation"
     raise IsolationRefused(
@@ -124,6 +125,10 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
 
 def _try(tier: str, secret: Sequence[Path]) -> Level | str:
     """Start the tier and probe it: its level, or why it does not start."""
+    # not at the top: they load what Linux alone has, and 'softmark check' runs everywhere
+    from softmark.isolation import sandbox
+    from softmark.isolation.seccomp import Unavailable, build_filter
+
     if tier in ("root", "container") and os.geteuid() != 0:
         return "not root"
     notes: list[str] = []
@@ -148,7 +153,7 @@ def _try(tier: str, secret: Sequence[Path]) -> Level | str:
                     f"Python lies in {zygote.closed}, which only root may enter: submissions can import "
                     "common modules only; install Python elsewhere"
                 )
-    except (ZygoteFailed, ProbeFailed) as error:
+    except (ZygoteFailed, ProbeFailed, wire.BadFrame) as error:
         return str(error)
     holds = {name: not any(b.startswith(name + ":") for b in breaches) for name in GUARANTEES}
     return Level(tier, layers, seccomp, holds, tuple(breaches), tuple(notes))
@@ -189,7 +194,6 @@ def _probe(zygote: Zygote, secret: Sequence[Path]) -> list[str]:
 
 
 def _reason(answer: Raised | Trace) -> str:
-    raised = answer.raised if isinstance(answer, Trace) else answer
-    if raised is not None:
-        return f"{raised.type}: {raised.message}"
-    return str(answer.cause)
+    if isinstance(answer, Trace):
+        return _reason(answer.raised) if answer.raised else str(answer.cause)
+    return f"{answer.type}: {answer.message}"

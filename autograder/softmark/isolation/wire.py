@@ -20,6 +20,9 @@ from softmark.script import Handle, Output, Raised, Rng, Script, Trace, Unfit, W
 MAX_FRAME = 64 << 20
 """Bytes in one frame, at most."""
 
+READY = b"confined"
+"""What a worker says, before any frame, once it has taken on its layers."""
+
 _LENGTH = struct.Struct("<Q")
 _ARRAY, _HANDLE, _RNG, _UNFIT = 1, 2, 3, 4
 _DTYPES = tuple(
@@ -31,6 +34,8 @@ _DTYPES = tuple(
 )
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMS = 8
+_MAX_ITEMS = 200_000
+_MAX_DEPTH = 16
 _TEXT = 2000
 
 
@@ -77,7 +82,9 @@ def pack(value: Any) -> bytes:
     Raises TypeError for any other type, subclasses included, and ValueError or OverflowError for an
     array or integer that the wire does not carry.
     """
-    packed: bytes = msgpack.packb(value, default=_encode, strict_types=True)
+    packed: bytes = msgpack.packb(
+        value, default=_encode, strict_types=True, unicode_errors="replace"
+    )
     return packed
 
 
@@ -111,8 +118,24 @@ def _encode_array(array: np.ndarray) -> bytes:
 
 def unpack(data: bytes) -> Any:
     """Decode what ``pack`` made; arrays are read-only. Raises BadFrame for anything else."""
+    room = _MAX_ITEMS
+
+    def count(container: Any) -> Any:
+        nonlocal room
+        room -= 1 + len(container)
+        if room < 0:
+            raise BadFrame("too many items")
+        return container
+
     try:
-        return msgpack.unpackb(data, ext_hook=_decode, strict_map_key=True)
+        return msgpack.unpackb(
+            data,
+            ext_hook=_decode,
+            list_hook=count,
+            object_hook=count,
+            max_array_len=_MAX_ITEMS,
+            max_map_len=_MAX_ITEMS,
+        )
     except BadFrame:
         raise
     except Exception as error:  # msgpack has many ways to say no
@@ -127,7 +150,7 @@ def _decode(code: int, data: bytes) -> Any:
     if code == _RNG and len(data) == 8:
         return Rng(struct.unpack("<Q", data)[0])
     if code == _UNFIT:
-        return Unfit(data.decode("utf-8", "replace"))
+        return Unfit(data[: 4 * _TEXT].decode("utf-8", "replace")[:_TEXT])
     raise BadFrame(f"an unknown extension {code}")
 
 
@@ -142,7 +165,10 @@ def _decode_array(data: bytes) -> np.ndarray:
     # Python integers: a shape of 2**63 by 2**63 cannot wrap around
     if math.prod(shape) * dtype.itemsize != len(data) - start or max(shape, default=0) > MAX_FRAME:
         raise BadFrame("an array whose bytes do not fill its shape")
-    return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+    array = np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+    if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
+        raise BadFrame("a truth value that is neither")
+    return array
 
 
 # ---- scripts and traces ------------------------------------------------------------------------
@@ -203,11 +229,19 @@ def unpack_loaded(data: bytes) -> Raised | None:
 
 
 def _value(output: Output, value: Any) -> Any:
-    if isinstance(value, (Handle, Rng)):
-        raise BadFrame("a value of the grader's own kind")
+    _check_kind(value, _MAX_DEPTH)
     if output.kind == "dict" and not isinstance(value, (Mapping, Unfit)):
         raise BadFrame("no dict where one was announced")
     return value
+
+
+def _check_kind(value: Any, depth: int) -> None:
+    """Only what a worker's results may be, all the way down."""
+    if type(value) in (list, dict) and depth:
+        for part in value.values() if type(value) is dict else value:
+            _check_kind(part, depth - 1)
+    elif type(value) not in (np.ndarray, Unfit, float, int, bool, str, type(None)):
+        raise BadFrame("a value of a kind that no worker sends")
 
 
 def _exact(value: Any, kind: type) -> Any:

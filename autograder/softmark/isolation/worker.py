@@ -50,7 +50,7 @@ class Files(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return compile(self.get_source(fullname), f"{fullname}.py", "exec", dont_inherit=True)
 
 
-class Output(io.RawIOBase):
+class Output(io.BufferedIOBase):
     """stdout and stderr: the first bytes are kept, the rest is dropped; printing is free."""
 
     def __init__(self, descriptor: int, room: int) -> None:
@@ -72,7 +72,7 @@ class Output(io.RawIOBase):
 
 def serve(descriptor: int, output_bytes: int) -> None:
     """Answer the grader on the socket ``descriptor`` until it hangs up."""
-    printed = io.BufferedWriter(Output(1, output_bytes), 1)
+    printed: Any = Output(1, output_bytes)
     sys.stdout = sys.stderr = io.TextIOWrapper(printed, "utf-8", "replace", write_through=True)
 
     def receive() -> Any:

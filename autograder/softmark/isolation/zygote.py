@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import secrets
 import select
 import signal
 import socket
@@ -31,7 +32,7 @@ _WARM_MODULES = """
     numpy.polynomial numpy.random numpy.testing
 """.split()
 
-_FIRST_UID = 60_000
+_UIDS = range(60_706, 61_184)  # between those that systemd gives out by itself
 _SCRATCH_MEGABYTES = 16
 _FILE_BYTES = 1 << 20
 _PROCESSES = 64
@@ -61,8 +62,9 @@ def main() -> None:
         cpu_seconds=asked["cpu_seconds"],
         memory_bytes=asked["memory_bytes"],
         output_bytes=asked["output_bytes"],
-        uid=_FIRST_UID + os.getpid() % 5000,
+        uid=secrets.choice(_UIDS),
     )
+    sandbox.first_to_go()
     try:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)
@@ -105,6 +107,7 @@ def _warm_up() -> None:
 def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
     """The layers that all children share: what is visible, the ruleset, the PID namespace."""
     visible, hidden = sandbox.runtime_paths(plan.distributions)
+    sys.path[:] = [path for path in sys.path if path not in hidden]
     pids = None
     if "namespaces" in plan.layers:
         pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -162,7 +165,9 @@ def _fork(plan: Plan, pids: int | None) -> int:
 
 def _child(plan: Plan, ruleset: int | None, connection: int, output: int) -> None:
     try:
+        os.dup2(output, 2)
         _confine(plan, ruleset, connection, output)
+        os.write(3, wire.READY)
         worker.serve(3, plan.output_bytes)
     except BaseException as error:
         os.write(2, f"\nworker: {type(error).__name__}: {error}\n".encode()[:1000])
@@ -177,6 +182,7 @@ def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> N
     uid = plan.uid if "user" in layers else 0
     if "namespaces" in layers:
         sandbox.unshare(sandbox.NEW_IPC | sandbox.NEW_UTS)
+        socket.sethostname("worker")
     if "private_root" in layers:
         sandbox.unshare(sandbox.NEW_MOUNTS)
         sandbox.mount_scratch(_SCRATCH_MEGABYTES, uid)

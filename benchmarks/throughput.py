@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # ---- the plain side: a pytest plugin -----------------------------------------------------------
 
 
-def item(id: str, depends: str | tuple[str, ...] = ()) -> Callable[[Any], Any]:
+def item(id: str, **needs: Any) -> Callable[[Any], Any]:
     """Rubric items mean nothing to plain pytest."""
     return lambda test: test
 
@@ -68,11 +68,11 @@ class Plain:
         return _run(script, self._reference)
 
     def agree(self, script: Script, only: str | Sequence[str] = ()) -> None:
-        from softmark.verdict import differences
+        from softmark.verdict import Answer, differences
 
         names = (only,) if isinstance(only, str) else tuple(only)
         expected, actual = self.reference(script), self.student(script)
-        failure = differences(script, expected, actual, names, 2.0, "")
+        failure = differences(Answer(script, expected), actual, names, 2.0, "")
         assert failure is None, failure
 
 
@@ -100,7 +100,7 @@ def _run(script: Script, module: types.ModuleType) -> Trace:
                 if step.operation == "assign":
                     (owner.params,) = given
                     continue
-                result = getattr(owner, step.attribute)
+                result = getattr(owner, step.name.rpartition(".")[2])
                 if step.operation != "read":
                     result = result(*given, **named)
             except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from softmark.isolation.host import Caps, Zygote
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
-from softmark.verdict import Failure, describe, differences, misshapen, stopped
+from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
 _DISTRIBUTIONS = {"numpy": ("numpy",), "torch": ("numpy", "torch")}
 
@@ -42,6 +43,7 @@ class Bench:
         self._zygote = Zygote(level.layers, _DISTRIBUTIONS[topic.worker], caps, level.seccomp)
         self._reference = self._implementation(self.reference_files)
         self._submission: Implementation | None = None
+        self._answers: dict[bytes, Answer] = {}
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
 
     def __enter__(self) -> Bench:
@@ -101,6 +103,14 @@ class Bench:
 
     def reference(self, question: Question) -> Trace:
         """The reference's Trace. Raises GraderFault where the reference itself fails."""
+        return self._answer(question).trace
+
+    def _answer(self, question: Question) -> Answer:
+        if question.digest not in self._answers:
+            self._answers[question.digest] = Answer(question.script, self._ask_reference(question))
+        return self._answers[question.digest]
+
+    def _ask_reference(self, question: Question) -> Trace:
         trace = self._reference.trace(question, self.topic.limits.submission_seconds)
         self._reference.seconds = 0.0
         if trace.cause is not None:  # not the answer to remember: the next Script starts afresh
@@ -112,8 +122,8 @@ class Bench:
     def student(self, question: Question) -> Trace | Failure:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
         output has another type, shape or dtype. Values are not compared."""
-        script, (expected, actual, limit) = question.script, self._both(question)
-        ending = self.submission.ending
+        answer, actual, limit = self._both(question)
+        script, expected, ending = answer.script, answer.trace, self.submission.ending
         return (
             stopped(script, expected, actual, limit, ending)
             or misshapen(script, expected, actual)
@@ -121,16 +131,24 @@ class Bench:
         )
 
     def judge(self, question: Question, only: Sequence[str]) -> Failure | None:
-        """Compare the submission's outputs (those named in ``only``, or all) with the reference's."""
-        expected, actual, limit = self._both(question)
-        ending = self.submission.ending
-        return differences(question.script, expected, actual, only, limit, ending)
+        """Compare the submission's outputs (those named in ``only``, or all) with the reference's.
 
-    def _both(self, question: Question) -> tuple[Trace, Trace, float]:
-        """The reference's Trace, the submission's, and the seconds that it had."""
-        expected, limits = self.reference(question), self.topic.limits
-        limit = max(limits.call_seconds, limits.call_factor * expected.seconds)
-        return expected, self.submission.trace(question, limit), limit
+        Where the submission's process was lost on the way, it is asked again for no more than the
+        outputs in ``only`` need: what comes after them is another item's.
+        """
+        answer, actual, limit = self._both(question)
+        if actual.cause is not None and only:
+            part = question.script.until(only)
+            if len(part.steps) < len(question.script.steps):
+                question = self.question(part)
+                answer, actual, limit = self._both(question)
+        return differences(answer, actual, only, limit, self.submission.ending)
+
+    def _both(self, question: Question) -> tuple[Answer, Trace, float]:
+        """The reference's answer, the submission's Trace, and the seconds that it had."""
+        answer, limits = self._answer(question), self.topic.limits
+        limit = max(limits.call_seconds, limits.call_factor * answer.trace.seconds)
+        return answer, self.submission.trace(question, limit), limit
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -172,14 +190,10 @@ def reference_files(course: Course, topic: Topic) -> Mapping[str, str]:
         raise GraderFault(f"no reference solution: {error.filename}: {error.strerror}") from None
 
 
-def versions(distributions: Sequence[str] = ("softmark", "numpy")) -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """What graded, for the record."""
     from importlib import metadata
 
-    found = {"python": sys.version.split()[0]}
-    for name in distributions:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    numbers = {name: metadata.version(name) for name in ("softmark", "numpy")}
+    return {"python": sys.version.split()[0], **numbers}

@@ -103,6 +103,28 @@ def _bound(expected: Array, tol: Tolerance) -> Array:
     return bound
 
 
+class Expected:
+    """An expected array with its tolerance worked out: a quick yes for the many that agree."""
+
+    def __init__(self, array: Array) -> None:
+        """Raises ValueError for an array that nothing can agree with, as ``compare`` does."""
+        self.array = array
+        self._bound: Array | None = None
+        if array.dtype in _RTOL and np.isfinite(array).all():
+            self._bound = _bound(widened(array), tolerance(array.dtype, array.size))
+
+    def agrees(self, actual: Any) -> bool:
+        """True where ``compare`` finds no mismatch; False says that it has to look."""
+        array = self.array
+        return (
+            self._bound is not None
+            and type(actual) is np.ndarray
+            and actual.dtype == array.dtype
+            and actual.shape == array.shape
+            and bool((np.abs(actual - array) <= self._bound).all())
+        )
+
+
 # ---- comparing -----------------------------------------------------------------------------------
 
 

@@ -50,7 +50,10 @@ class Needs:
 
 
 def item(
-    id: str, depends: str | tuple[str, ...] = (), requires: str | tuple[str, ...] = ()
+    id: str,
+    depends: str | tuple[str, ...] = (),
+    requires: str | tuple[str, ...] = (),
+    draws: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Say which rubric item a test belongs to, and which items it stands on.
 
@@ -58,8 +61,11 @@ def item(
     that says little by itself (zeros are finite and have the right dtype) ``requires`` others: it
     is passed only where these are. Both must come before it in the rubric. ``{name}`` in any of the
     ids is filled in from the test's parameters.
+
+    Tests of one file with the same ``draws`` draw the same inputs. Where their Scripts are the same
+    too, they are run once.
     """
-    mark: Any = pytest.mark.softmark_item(id, _ids(depends), _ids(requires))
+    mark: Any = pytest.mark.softmark_item(id, _ids(depends), _ids(requires), draws=draws)
     return mark  # type: ignore[no-any-return]
 
 
@@ -158,8 +164,10 @@ def draw_for(test: pytest.Item, bench: Bench) -> Draw:
     mark = test.get_closest_marker("softmark_item")
     ids = " ".join([mark.args[0], *mark.args[1], *mark.args[2]]) if mark else ""
     shared = {k: v for k, v in _parameters(test).items() if f"{{{k}}}" not in ids}
-    name = getattr(test, "originalname", test.name)
-    return Draw(bench, f"{test.path.name}::{name}{sorted(shared.items())}")
+    name = f"{getattr(test, 'originalname', test.name)}{sorted(shared.items())}"
+    if mark and mark.kwargs["draws"]:
+        name = mark.kwargs["draws"]
+    return Draw(bench, f"{test.path.name}::{name}")
 
 
 class Tools:

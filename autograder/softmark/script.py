@@ -7,7 +7,7 @@ built; what a call will return is named by handles, which mean something inside 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -107,6 +107,7 @@ class Script:
         self.calls = calls
         self.steps: list[Step] = []
         self._next = 0
+        self._outputs: list[tuple[Step, Handle, Output]] = []
 
     def new(
         self, name: str, *args: Any, params: Mapping[str, np.ndarray] | None = None, **kwargs: Any
@@ -140,6 +141,19 @@ class Script:
         assert isinstance(handle, Handle)
         return handle
 
+    def until(self, names: Sequence[str]) -> Script:
+        """This Script up to the last step that gives one of the outputs, or dict entries, ``names``."""
+        last = 0
+        for number, step in enumerate(self.steps):
+            for output in step.outputs:
+                entries = {f'{output.name}["{key}"]' for key in output.entries}
+                if not {output.name, *entries}.isdisjoint(names):
+                    last = number
+        part = Script(self.calls)
+        for step in self.steps[: last + 1]:
+            part._keep(step)
+        return part
+
     def _add(
         self,
         operation: Operation,
@@ -171,18 +185,21 @@ class Script:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
         first = self._next
-        self.steps.append(Step(operation, name, target, args, kwargs, outputs, first, raises))
-        self._next += len(outputs)
+        self._keep(Step(operation, name, target, args, kwargs, outputs, first, raises))
         return Handle(first) if outputs else None
 
-    def outputs(self) -> list[tuple[Step, Handle, Output]]:
-        """Every output that is read back, in order."""
-        return [
+    def _keep(self, step: Step) -> None:
+        self.steps.append(step)
+        self._outputs += [
             (step, Handle(step.first + i), output)
-            for step in self.steps
             for i, output in enumerate(step.outputs)
             if output.kind != "private"
         ]
+        self._next += len(step.outputs)
+
+    def outputs(self) -> Sequence[tuple[Step, Handle, Output]]:
+        """Every output that is read back, in order."""
+        return self._outputs
 
 
 def _plain(value: Any) -> Any:

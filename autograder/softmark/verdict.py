@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from softmark.compare import Mismatch, compare, summary
-from softmark.script import Cause, Output, Raised, Script, Trace
+from softmark.compare import Expected, Mismatch, compare, summary
+from softmark.script import Cause, Handle, Output, Raised, Script, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +21,50 @@ class Failure:
     cause: Cause | None = None
 
 
-def differences(
-    script: Script, expected: Trace, actual: Trace, only: Sequence[str], limit: float, ending: str
-) -> Failure | None:
-    """What of ``script``'s outputs (those named in ``only``, or all) differs; None if nothing does.
+class Answer:
+    """The reference's Trace of one Script, ready to be compared with many others."""
 
-    ``limit`` are the seconds that it had, ``ending`` how its process ended, if it did.
+    def __init__(self, script: Script, trace: Trace) -> None:
+        self.script, self.trace = script, trace
+        self._arrays = {
+            number: _expected(value)
+            for number, value in trace.values.items()
+            if isinstance(value, (np.ndarray, dict))
+        }
+
+    def agrees(self, handle: Handle, wanted: Output, actual: Any) -> bool:
+        """A quick yes; False says that ``compare`` has to look."""
+        expected = self._arrays.get(handle.number)
+        if isinstance(expected, dict):
+            keys = wanted.entries if len(wanted.entries) < len(expected) else expected
+            return (
+                isinstance(actual, dict)
+                and (keys is not expected or actual.keys() == expected.keys())
+                and all(key in actual and expected[key].agrees(actual[key]) for key in keys)
+            )
+        return expected is not None and expected.agrees(actual)
+
+
+def _expected(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return Expected(value)
+    if all(isinstance(entry, np.ndarray) for entry in value.values()):
+        return {key: Expected(entry) for key, entry in value.items()}
+    return None
+
+
+def differences(
+    answer: Answer, actual: Trace, only: Sequence[str], limit: float, ending: str
+) -> Failure | None:
+    """What of the outputs (those named in ``only``, or all) differs from the reference's answer.
+
+    None if nothing does. ``limit`` are the seconds that there were, ``ending`` tells how the process
+    ended, if it did.
     """
+    script, expected = answer.script, answer.trace
     found: dict[str, Mismatch] = {}
-    sizes: dict[str, int] = {}
-    first_sizes: dict[str, int] = {}
-    others = _arrays(script, expected)
-    inputs = _inputs(script)
+    first: Handle | None = None
     for _, handle, output in script.outputs():
-        sizes |= _sizes(output, expected.values.get(handle.number))
         wanted = _wanted(output, only)
         if wanted is None:
             continue
@@ -44,15 +74,19 @@ def differences(
             return stopped(script, expected, actual, limit, ending) or Failure(
                 f"{output.name} was not returned.", cause="error"
             )
+        if answer.agrees(handle, wanted, actual[handle]):
+            continue
         reference, value = (_part(v, wanted, output) for v in (expected[handle], actual[handle]))
-        for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
-            # of an output that is wrong in several calls, the first call is told
-            found.setdefault(mismatch.output, mismatch)
-        first_sizes = first_sizes or (dict(sizes) if found else {})
-    if not found:
+        if compare(wanted, reference, value):
+            first = first or handle
+            others, inputs = _arrays(script, expected), _inputs(script)
+            for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
+                # of an output that is wrong in several calls, the first call is told
+                found.setdefault(mismatch.output, mismatch)
+    if first is None:
         return None if only else stopped(script, expected, actual, limit, ending)
     message, hints = summary(list(found.values()))
-    return Failure(message + _where(first_sizes), hints)
+    return Failure(message + _where(script, expected, first), hints)
 
 
 def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
@@ -65,15 +99,16 @@ def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
     return Failure(*summary(found[:1])) if found else None
 
 
-def _sizes(output: Output, value: Any) -> dict[str, int]:
-    """The sizes of an array's axes that have plain names, such as N."""
-    if not isinstance(value, np.ndarray) or len(output.axes) != value.ndim:
-        return {}
-    pairs = zip(output.axes, value.shape, strict=True)
-    return {axis: size for axis, size in pairs if axis.isidentifier()}
-
-
-def _where(sizes: Mapping[str, int]) -> str:
+def _where(script: Script, expected: Trace, last: Handle) -> str:
+    """The sizes of the call that ``last`` is an output of, by the plain names of axes such as N."""
+    sizes: dict[str, int] = {}
+    for _, handle, output in script.outputs():
+        value = expected.values.get(handle.number)
+        if isinstance(value, np.ndarray) and len(output.axes) == value.ndim:
+            pairs = zip(output.axes, value.shape, strict=True)
+            sizes |= {axis: size for axis, size in pairs if axis.isidentifier()}
+        if handle == last:
+            break
     named = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
     return f" Seen with {named}." if named else ""
 

@@ -148,7 +148,7 @@ def _try(tier: str, secret: Sequence[Path]) -> Level | str:
             ]
             breaches = [f"files: {path} lies within the Python runtime" for path in shown]
             breaches += _probe(zygote, secret)
-            if zygote.closed and "user" in layers:
+            if zygote.closed:
                 notes.append(
                     f"Python lies in {zygote.closed}, which only root may enter: submissions can import "
                     "common modules only; install Python elsewhere"

@@ -105,19 +105,31 @@ def _encode(value: Any) -> Any:
 
 def carries(array: np.ndarray) -> bool:
     """Whether an array's dtype and number of dimensions travel."""
-    return array.dtype.newbyteorder("=") in _DTYPE_CODES and array.ndim <= _MAX_DIMS
+    return _code(array.dtype) is not None and array.ndim <= _MAX_DIMS
+
+
+def _code(dtype: np.dtype) -> int | None:
+    """The number of a dtype on the wire, whatever its byte order."""
+    code = _DTYPE_CODES.get(dtype)
+    return _DTYPE_CODES.get(dtype.newbyteorder("=")) if code is None else code
 
 
 def _encode_array(array: np.ndarray) -> bytes:
-    code = _DTYPE_CODES.get(array.dtype.newbyteorder("="))
-    if code is None or not carries(array):
+    code = _code(array.dtype)
+    if code is None or array.ndim > _MAX_DIMS:
         raise ValueError(f"an array of {array.dtype} with {array.ndim} dimensions does not travel")
     native = array.astype(_DTYPES[code], order="C", copy=False)
     return struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape) + native.tobytes("C")
 
 
+def unpack_trusted(data: bytes) -> Any:
+    """Decode what the grader's own side packed; arrays are read-only."""
+    return msgpack.unpackb(data, ext_hook=_decode)
+
+
 def unpack(data: bytes) -> Any:
-    """Decode what ``pack`` made; arrays are read-only. Raises BadFrame for anything else."""
+    """Decode what ``pack`` made; arrays are read-only. Raises BadFrame for anything else, and for
+    more items than an honest message has."""
     room = _MAX_ITEMS
 
     def count(container: Any) -> Any:

@@ -76,7 +76,7 @@ def serve(descriptor: int, output_bytes: int) -> None:
     sys.stdout = sys.stderr = io.TextIOWrapper(printed, "utf-8", "replace", write_through=True)
 
     def receive() -> Any:
-        return wire.unpack(wire.read_frame(lambda count: os.read(descriptor, count)))
+        return wire.unpack_trusted(wire.read_frame(lambda count: os.read(descriptor, count)))
 
     def send(body: bytes) -> None:
         view = memoryview(wire.frame(body))
@@ -112,21 +112,19 @@ def _answer(steps: list[Any], module: types.ModuleType, files: Mapping[str, str]
     modified: list[tuple[int, str]] = []
     raised: list[Any] | None = None
     out_of_memory = False
-    for number, step in enumerate(steps):
-        with warnings.catch_warnings(record=True) as seen, _errstate():
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as seen, _errstate():
+        warnings.simplefilter("always")
+        for number, step in enumerate(steps):
             try:
                 _run(number, step, module, objects, values, modified)
             except MemoryError as error:
                 raised, out_of_memory = _raised(number, error, files), True
             except BaseException as error:
                 raised = _raised(number, error, files)
-        warned += [
-            [number, w.category.__name__, str(w.message)[:300], _place(w.filename, w.lineno, files)]
-            for w in seen[:20]
-        ]
-        if raised:
-            break
+            warned += [_warned(number, warning, files) for warning in seen[:20]]
+            seen.clear()
+            if raised:
+                break
     try:
         packed = wire.pack([values, raised, warned, modified, out_of_memory])
     except MemoryError as error:
@@ -137,8 +135,13 @@ def _answer(steps: list[Any], module: types.ModuleType, files: Mapping[str, str]
     return packed
 
 
+def _warned(number: int, warning: warnings.WarningMessage, files: Mapping[str, str]) -> list[Any]:
+    place = f"{warning.filename}:{warning.lineno}" if warning.filename in files else ""
+    return [number, warning.category.__name__, str(warning.message)[:300], place]
+
+
 def _errstate() -> Any:
-    # inside each call, since a submission may have silenced NumPy when it was imported
+    # for each Script, since a submission may have silenced NumPy when it was imported
     return np.errstate(over="warn", invalid="warn", divide="warn", under="ignore")
 
 
@@ -319,7 +322,3 @@ def _raised(step: int, error: BaseException, files: Mapping[str, str]) -> list[A
 def _line(source: str, number: int) -> str:
     lines = source.splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
-
-
-def _place(file: str, line: int, files: Mapping[str, str]) -> str:
-    return f"{file}:{line}" if file in files else ""

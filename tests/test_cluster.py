@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from softmark.batch import Run, grade_all
-from softmark.bench import isolate
 from softmark.cluster import ClusterUnavailable, grade_on_cluster
 from softmark.course import Course
 from softmark.result import Result
@@ -24,14 +23,14 @@ def comparable(results: list[Result]) -> list[Result]:
 
 def test_a_cluster_grades_as_one_machine_does(course: Course) -> None:
     topic = course.topic("02_lstm")
-    run = Run(course, topic, 3, isolate(course, topic.id))
+    run = Run(course, topic, 3)
     names = ("right_as_taught.py", "wrong_db_averaged", "syntax_error.py", "exits_with_code_0")
     entries = [(name.removesuffix(".py"), EXAMPLES / name) for name in names]
     here = list(grade_all(run, entries, workers=1))
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, dashboard_address=None
     ) as there:
-        away = list(grade_on_cluster(run, None, entries, there.scheduler_address))
+        away = list(grade_on_cluster(run, entries, there.scheduler_address))
     assert comparable(away) == comparable(here)
     assert [result.score for result in comparable(here)].count(topic.max_score) == 1
 
@@ -39,6 +38,6 @@ def test_a_cluster_grades_as_one_machine_does(course: Course) -> None:
 def test_no_scheduler_is_said_so(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("softmark.cluster._CONNECT_SECONDS", 0.5)
     topic = course.topic("02_lstm")
-    run = Run(course, topic, 3, isolate(course, topic.id))
+    run = Run(course, topic, 3)
     with pytest.raises(ClusterUnavailable, match="no Dask scheduler at tcp://127"):
-        list(grade_on_cluster(run, None, [], "tcp://127.0.0.1:1"))
+        list(grade_on_cluster(run, [], "tcp://127.0.0.1:1"))

@@ -6,10 +6,11 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmark.bench import versions
+from softmark.bench import isolate, versions
 from softmark.course import Course, Topic
 from softmark.intake import Submission, read_submission
 from softmark.isolation.tiers import Level
@@ -19,19 +20,21 @@ from softmark.session import Session, SessionFailed
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a batch is graded with; the same Run gives the same grades."""
+    """What a batch is graded with; the same Run gives the same grades. ``least`` is the isolation
+    tier below which to refuse."""
 
     course: Course
     topic: Topic
     seed: int
-    level: Level
+    least: str | None = None
 
 
 def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> Iterator[Result]:
     """Results as they come, one for each ``(id, path)``, whatever a submission does.
 
-    Raises SessionFailed where no grading process can be started. A process that dies is replaced
-    and its submission tried once more; then that submission's items are ``error``.
+    Raises IsolationRefused, and SessionFailed where no grading process can be started. A process
+    that dies is replaced and its submission tried once more; then that submission's items are
+    ``error``.
     """
     waiting: queue.SimpleQueue[tuple[str, Path]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Result | BaseException | None] = queue.SimpleQueue()
@@ -39,9 +42,11 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
     for entry in entries:
         waiting.put(entry)
 
+    level: Future[Level] = Future()
+
     def work() -> None:
         try:
-            _work(run, waiting, done, stop)
+            _work(run, level, waiting, done, stop)
         except BaseException as error:  # told to the caller, who raises it
             done.put(error)
         done.put(None)
@@ -51,6 +56,8 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
     for thread in threads:
         thread.start()
     try:
+        # while the grading processes load what they need
+        level.set_result(isolate(run.course, run.topic.id, run.least))
         running = count
         while running:
             news = done.get()
@@ -62,20 +69,23 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
                 yield news
     finally:
         stop.set()
+        level.cancel()
         for thread in threads:
             thread.join()
 
 
 def _work(
     run: Run,
+    level: Future[Level],
     waiting: queue.SimpleQueue[tuple[str, Path]],
     done: queue.SimpleQueue[Result | BaseException | None],
     stop: threading.Event,
 ) -> None:
     """One worker: a Session, renewed when it dies."""
-    session = _start(run)
+    session = Session(run.course, run.topic, run.seed)
     try:
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(queue.Empty, CancelledError):
+            session.start(level.result())
             while not stop.is_set():
                 id, path = waiting.get_nowait()
                 submission = read_submission(path, run.topic, id)
@@ -85,15 +95,11 @@ def _work(
                         break
                     except SessionFailed as error:
                         session.close()
-                        session = _start(run)
+                        session = Session(run.course, run.topic, run.seed, level.result())
                         if last:
                             done.put(faulty(run, submission, str(error)))
     finally:
         session.close()
-
-
-def _start(run: Run) -> Session:
-    return Session(run.course, run.topic, run.seed, run.level)
 
 
 def faulty(run: Run, submission: Submission, message: str) -> Result:
@@ -120,7 +126,6 @@ def faulty(run: Run, submission: Submission, message: str) -> Result:
         items=items,
         message=message,
         notes=tuple(submission.notes),
-        isolation=run.level.summary(),
         versions=versions(),
         digest=submission.digest,
     )

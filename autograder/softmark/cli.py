@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from rich.text import Text
 from softmark import __version__
 from softmark.course import Course, CourseError, find_course, load_course
 from softmark.result import ItemResult, Result
+
+if TYPE_CHECKING:
+    from softmark.batch import Run
 
 app = typer.Typer(
     help="Grade deep-learning assignments: fast, explained, with the answers out of reach.",
@@ -146,7 +149,6 @@ def grade(
 ) -> None:
     """Grade one submission or a folder of them."""
     from softmark.batch import Run, grade_all
-    from softmark.bench import isolate
     from softmark.cluster import grade_on_cluster
     from softmark.intake import find_submissions
 
@@ -155,13 +157,12 @@ def grade(
         opened = _open_course(course)
         the_topic = opened.topic(topic)
         entries = _shard(find_submissions(path, the_topic), shard)
-        level = isolate(opened, topic, isolation)
-        run = Run(opened, the_topic, seed if seed is not None else secrets.randbits(63), level)
+        run = Run(opened, the_topic, _seed(seed), isolation)
         _write_run(out, run, path)
         results = []
         with _progress(len(entries), quiet=as_json) as advance:
             graded = (
-                grade_on_cluster(run, isolation, entries, cluster)
+                grade_on_cluster(run, entries, cluster)
                 if cluster
                 else grade_all(run, entries, workers)
             )
@@ -172,11 +173,15 @@ def grade(
                 results.append(result)
                 advance()
         if not as_json:
-            _print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, run, out)
+            _print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
     if any(result.faulty for result in results):
         raise typer.Exit(GRADER_FAILED)
     lost = any(r.score is None or r.score < r.max_score for r in results)
     raise typer.Exit(LOST_POINTS if strict and lost else OK)
+
+
+def _seed(seed: int | None) -> int:
+    return secrets.randbits(63) if seed is None else seed
 
 
 def _shard(entries: list[tuple[str, Path]], shard: str | None) -> list[tuple[str, Path]]:
@@ -188,19 +193,16 @@ def _shard(entries: list[tuple[str, Path]], shard: str | None) -> list[tuple[str
     return entries[int(index) - 1 :: int(count)]
 
 
-def _write_run(out: Path, run: object, path: Path) -> None:
+def _write_run(out: Path, run: Run, path: Path) -> None:
     """What this batch was graded with: for the instructor, and to grade again alike."""
-    from softmark.batch import Run
     from softmark.bench import versions
 
-    assert isinstance(run, Run)
     (out / "results").mkdir(parents=True, exist_ok=True)
     record = {
         "topic": run.topic.id,
         "course": str(run.course.folder),
         "submissions": str(path.resolve()),
         "seed": run.seed,
-        "isolation": run.level.summary(),
         "versions": versions(),
     }
     _write(out / "run.json", json.dumps(record, indent=2) + "\n")
@@ -229,10 +231,7 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _print_results(results: list[Result], max_score: float, run: object, out: Path) -> None:
-    from softmark.batch import Run
-
-    assert isinstance(run, Run)
+def _print_results(results: list[Result], max_score: float, out: Path) -> None:
     console = _console()
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("submission", overflow="fold", max_width=36)
@@ -246,12 +245,12 @@ def _print_results(results: list[Result], max_score: float, run: object, out: Pa
             Text(_headline(result), style="dim" if style == "green" else ""),
         )
     console.print(table)
-    level = run.level
     seconds = sum(result.seconds for result in results)
-    kept = [name for name, held in level.holds.items() if held]
+    isolation = next((result.isolation for result in results if result.isolation), {})
+    kept = [name for name, held in isolation.items() if held is True]
     count = "1 submission" if len(results) == 1 else f"{len(results)} submissions"
     lines = [
-        f"{count}, {seconds:.1f} s of grading. Isolation '{level.tier}': {', '.join(kept)}.",
+        f"{count}, {seconds:.1f} s of grading. Isolation '{isolation.get('tier')}': {', '.join(kept)}.",
         f"Results: {out / 'results'}",
     ]
     if any(result.flags for result in results):
@@ -353,7 +352,6 @@ def verify(
     """Grade the graders: the reference passes, every known mistake is caught, nothing leaks."""
     from softmark import verify as verification
     from softmark.batch import Run
-    from softmark.bench import isolate
 
     console = _console()
     failed = 0
@@ -363,8 +361,7 @@ def verify(
         ids = [topic] if topic else [entry.id for entry in opened.topics]
         for id in ids:
             the_topic = opened.topic(id)
-            level = isolate(opened, id, isolation)
-            run = Run(opened, the_topic, seed if seed is not None else secrets.randbits(63), level)
+            run = Run(opened, the_topic, _seed(seed), isolation)
             console.print(Text(f"{id}  {the_topic.title}", style="bold"))
             for done in verification.verify(run, workers):
                 good = not done.problems

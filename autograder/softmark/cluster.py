@@ -37,7 +37,7 @@ class _Setup:
 
 
 def grade_on_cluster(
-    run: Run, least: str | None, entries: Sequence[tuple[str, Path]], address: str
+    run: Run, entries: Sequence[tuple[str, Path]], address: str
 ) -> Iterator[Result]:
     """As ``batch.grade_all``, on the workers of the Dask scheduler at ``address``.
 
@@ -51,7 +51,7 @@ def grade_on_cluster(
         client = Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterUnavailable(f"no Dask scheduler at {address}: {error}") from None
-    setup = _Setup(str(run.course.folder), run.topic.id, run.seed, least)
+    setup = _Setup(str(run.course.folder), run.topic.id, run.seed, run.least)
     with client:
         submissions = {}
         for id, path in entries:

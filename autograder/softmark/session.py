@@ -31,11 +31,13 @@ class SessionFailed(Exception):
 class Session:
     """A grading process for one topic. A context manager."""
 
-    def __init__(self, course: Course, topic: Topic, seed: int, level: Level) -> None:
-        """Start it. Raises SessionFailed."""
-        self._topic = topic
+    def __init__(self, course: Course, topic: Topic, seed: int, level: Level | None = None) -> None:
+        """Start it; without a ``level`` it loads what it needs and waits for ``start``.
+
+        Raises SessionFailed.
+        """
+        self._course, self._topic, self._seed = course, topic, seed
         self._socket, theirs = socket.socketpair()
-        setup = [str(course.folder), topic.id, seed, _plain_level(level)]
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         with theirs:
@@ -47,7 +49,21 @@ class Session:
                 stderr=self._errors,
                 pass_fds=[theirs.fileno()],
             )
-        problem = self._ask(setup, _START_SECONDS)
+        if level is not None:
+            self.start(level)
+
+    def start(self, level: Level) -> None:
+        """Collect the graders and grade the reference, isolated as ``level`` says.
+
+        Raises SessionFailed; the session is closed then.
+        """
+        plain = {**asdict(level), "holds": dict(level.holds)}
+        setup = [str(self._course.folder), self._topic.id, self._seed, plain]
+        try:
+            problem = self._ask(setup, _START_SECONDS)
+        except SessionFailed:
+            self.close()
+            raise
         if problem is not None:
             self.close()
             raise SessionFailed(str(problem))
@@ -91,7 +107,3 @@ class Session:
             self._process.kill()
             self._process.wait()
         self._errors.close()
-
-
-def _plain_level(level: Level) -> dict[str, Any]:
-    return {**asdict(level), "holds": dict(level.holds)}

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from softmark.course import Course, load_course
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from softmark.builders.starter import stub
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
 from softmark.bench import reference_files
 from softmark.cli import app
 from softmark.course import load_course
 from softmark.mistakes import load_mistakes
 from softmark.verify import leaks, private_lines
 from softmark.yamlfile import CourseError
+from typer.testing import CliRunner
 
 TOPIC = "02_lstm"
 
@@ -47,7 +46,8 @@ def test_several_faults_are_told_apart(course_copy: Path) -> None:
     stub = course_copy / "starter" / TOPIC / "lstm.py"
     stub.write_text(stub.read_text(encoding="utf-8") + "\n# a change\n", encoding="utf-8")
     solution = course_copy / "solutions" / TOPIC / "lstm.py"
-    inside = solution.read_text(encoding="utf-8").split("# BEGIN SOLUTION")[1].splitlines()
+    source = solution.read_text(encoding="utf-8")
+    inside = source.split("# BEGIN SOLUTION")[1].split("# END SOLUTION")[0].splitlines()
     line = max((text.strip() for text in inside if "#" not in text), key=len)
     handout = course_copy / "assignments" / TOPIC / "handout.md"
     handout.write_text(handout.read_text(encoding="utf-8") + f"\n    {line}\n", encoding="utf-8")
@@ -87,6 +87,8 @@ def test_leaks_finds_a_line_whatever_its_spacing(tmp_path: Path) -> None:
     reference = {"a.py": "def f(x):\n    return np.tanh(x) * 3 + forget_everything\n"}
     private = private_lines(reference, {"a.py": "def f(x):\n    raise NotImplementedError\n"}, [])
     shared = tmp_path / "notes.md"
-    shared.write_text("text\n\treturn np.tanh( x )*3 + forget_everything  # here\n", encoding="utf-8")
+    shared.write_text(
+        "text\n\treturn np.tanh( x )*3 + forget_everything  # here\n", encoding="utf-8"
+    )
     found = list(leaks([tmp_path], private, tmp_path))
     assert found == ["notes.md:2 holds a line of the solution a.py"]

@@ -15,7 +15,7 @@ from softmark.course import Course, Topic
 from softmark.intake import Submission, read_submission
 from softmark.isolation.tiers import Level
 from softmark.result import ItemResult, Result
-from softmark.session import Session, SessionFailed
+from softmark.session import Session, SessionDied
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,10 @@ def _work(
     session = Session(run.course, run.topic, run.seed)
     try:
         with contextlib.suppress(queue.Empty, CancelledError):
-            session.start(level.result())
+            try:
+                session.start(level.result())
+            except SessionDied:
+                session = _another(run, level)
             while not stop.is_set():
                 id, path = waiting.get_nowait()
                 submission = read_submission(path, run.topic, id)
@@ -93,13 +96,17 @@ def _work(
                     try:
                         done.put(session.grade(submission))
                         break
-                    except SessionFailed as error:
+                    except SessionDied as error:
                         session.close()
-                        session = Session(run.course, run.topic, run.seed, level.result())
+                        session = _another(run, level)
                         if last:
                             done.put(faulty(run, submission, str(error)))
     finally:
         session.close()
+
+
+def _another(run: Run, level: Future[Level]) -> Session:
+    return Session(run.course, run.topic, run.seed, level.result())
 
 
 def faulty(run: Run, submission: Submission, message: str) -> Result:

@@ -207,7 +207,8 @@ def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure | None
     """The first failure; where something it stands on failed too, that is what to mend first."""
     unmet = [need for need in outcome.needs.requires if outcomes[need].failures]
     if unmet:
-        return Failure(f"this counts once {unmet[0]} is right. Mend that first.")
+        cause = outcomes[unmet[0]].failures[0].cause
+        return Failure(f"this counts once {unmet[0]} is right. Mend that first.", (), cause)
     if not outcome.failures:
         return None
     failure = outcome.failures[0]

@@ -28,6 +28,10 @@ class SessionFailed(Exception):
     """The grading process could not start, or died: the grader's fault. The message says why."""
 
 
+class SessionDied(SessionFailed):
+    """It died or hung without a word; another one may fare better."""
+
+
 class Session:
     """A grading process for one topic. A context manager."""
 
@@ -90,13 +94,13 @@ class Session:
             return wire.unpack(wire.read_frame(self._socket.recv))
         except TimeoutError:
             self._process.kill()
-            raise SessionFailed(f"the grading process did not answer in {seconds:.0f} s") from None
+            raise SessionDied(f"the grading process did not answer in {seconds:.0f} s") from None
         except (OSError, wire.Closed, wire.BadFrame):
             self._process.kill()
             self._errors.seek(0)
             words = self._errors.read().decode("utf-8", "replace").strip().splitlines()
             said = f": {words[-1]}" if words else ""
-            raise SessionFailed(f"the grading process died{said}") from None
+            raise SessionDied(f"the grading process died{said}") from None
 
     def close(self) -> None:
         """End the process, its zygote and its workers."""

@@ -68,7 +68,6 @@ class Zygote:
         """Start it. Raises ZygoteFailed, naming the layer that this machine refused."""
         self.caps = caps
         self._ends: dict[int, End] = {}
-        self._forgotten: set[int] = set()
         self._count = 0
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-I", "-m", "softmark.isolation.zygote", str(theirs.fileno())]
@@ -167,20 +166,12 @@ class Zygote:
                 return None
         return self._ends.pop(number)
 
-    def forget(self, number: int) -> None:
-        """Nobody will ask how this worker ended."""
-        if self._ends.pop(number, None) is None:
-            self._forgotten.add(number)
-
     def _note(self, message: bytes) -> int | None:
         """Keep news of an ended child; the number of one that was born."""
         news: dict[str, Any] = wire.unpack(message)
         if "code" in news:
             end = End(news["code"], news["peak_kb"], news["cpu_seconds"])
-            if news["number"] in self._forgotten:
-                self._forgotten.remove(news["number"])
-            else:
-                self._ends[news["number"]] = end
+            self._ends[news["number"]] = end
             return None
         return int(news["number"])
 
@@ -201,9 +192,13 @@ class Zygote:
     def close(self) -> None:
         """End it and every worker of its."""
         self._control.close()
-        self._process.kill()  # its workers die with it, and it has nothing to put in order
-        with contextlib.suppress(ValueError):  # closed before
+        try:
+            _, self._words = self._process.communicate(timeout=_REAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
             _, self._words = self._process.communicate()
+        except ValueError:  # closed before
+            pass
 
 
 class Worker:
@@ -289,20 +284,14 @@ class Worker:
         if not self.alive:
             return
         self.alive = False
-        self._end()
-        self.end = self._zygote.end_of(self._number)
-
-    def _end(self) -> None:
         self._connection.close()
         if not select.select([self._pidfd], [], [], 0)[0]:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self.end = self._zygote.end_of(self._number)
 
     def close(self) -> None:
-        """Kill the child and give its descriptors back; how it ended does not matter any more."""
-        if self.alive:
-            self.alive = False
-            self._end()
-            self._zygote.forget(self._number)
+        """Kill the child and give its descriptors back."""
+        self.kill()
         for descriptor in (self._pidfd, self._output):
             os.close(descriptor)

@@ -217,3 +217,4 @@ def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> N
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # there is nothing to put in order

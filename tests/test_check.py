@@ -83,3 +83,17 @@ def test_plain_pytest_does_the_same(work: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_it_needs_nothing_that_only_linux_has(work: Path) -> None:
+    """As on Windows and macOS: neither the command nor the pytest plugin loads the sandbox."""
+    (work / "lstm.py").write_text(REFERENCE, encoding="utf-8")
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['fcntl', 'resource', 'pyseccomp']))\n"
+    for run in (
+        "from softmark.cli import app; app(['check'])",
+        "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider']))",
+        "sys.platform = 'win32'; from softmark.cli import app; app(['doctor'])",
+    ):
+        command = [sys.executable, "-c", blocked + run]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

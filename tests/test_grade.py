@@ -217,7 +217,7 @@ def test_a_syntax_error_is_shown_with_its_line(graded):
 @pytest.mark.parametrize(
     "name, cause, kept, said",
     [
-        ("infinite_loop", "timeout", ("sigmoid.", "cell."), "not finished after"),
+        ("infinite_loop", "timeout", ("sigmoid.", "cell."), "Not finished after"),
         ("memory_hog", "out_of_memory", ("sigmoid.", "cell.", "step."), "ran out of memory"),
         ("exits_with_code_0", "crashed", ("sigmoid.", "cell.", "step."), "exit code 0"),
     ],
@@ -290,7 +290,7 @@ def test_the_schema(graded):
     keys = (
         "schema student topic status score max_score items flags isolation versions digest seconds"
     )
-    item_keys = "id title tier score max_score status cause message hints"
+    item_keys = "id title tier score max_score status cause message hints claim"
     for name, result in graded.items():
         assert set(result) == {*keys.split(), "message", "notes"}
         assert (result["schema"], result["student"], result["topic"]) == (1, name, "02_lstm")

@@ -157,3 +157,31 @@ def test_a_trace_is_read_by_handle() -> None:
     assert trace[Handle(2)] == Unfit("a list of 3")
     with pytest.raises(KeyError):
         trace[Handle(1)]
+
+
+def test_steps_are_told_apart_although_arrays_do_not_compare() -> None:
+    run = Script({"f": (Output("y", "array"),)})
+    for _ in range(3):
+        run.call("f", np.ones((2, 3)))
+    assert [run.steps.index(step) for step in run.steps] == [0, 1, 2]
+
+
+def test_until_keeps_what_an_output_needs_and_no_more() -> None:
+    grads = Output("grads", "dict", entries={"W": Output("W", "array")})
+    calls = {
+        "Cell": (),
+        "Cell.forward": (Output("h", "array"), Output("cache", "private")),
+        "Cell.backward": (Output("dx", "array"),),
+        "Cell.grads": (grads,),
+    }
+    run = Script(calls)
+    cell = run.new("Cell")
+    _, cache = cell.forward(1.0)
+    cell.backward(2.0, cache)
+    run.read(cell.grads)
+    assert [step.name for step in run.until(["h"]).steps] == ["Cell", "Cell.forward"]
+    assert len(run.until(["dx"]).steps) == 3
+    assert len(run.until(['grads["W"]']).steps) == 4
+    assert [handle for _, handle, _ in run.until(["dx"]).outputs()] == [
+        handle for _, handle, _ in run.outputs()[:2]
+    ]

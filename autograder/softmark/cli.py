@@ -282,7 +282,11 @@ def _headline(result: Result) -> str:
 
 def _most_telling(items: list[ItemResult]) -> ItemResult:
     """The first item that failed by itself, not for what it stands on."""
-    own = [item for item in items if not item.message.startswith(("this stands on", "not run"))]
+    own = [
+        item
+        for item in items
+        if not item.message.startswith(("This stands on", "This counts", "Not run"))
+    ]
     return (own or items)[0]
 
 

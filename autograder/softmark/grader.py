@@ -110,7 +110,7 @@ class Grader:
         self.bench.release()
         if tampered:
             # an honest file never writes to this channel: a person should look at it
-            message = "your code wrote to the grader's own channel. Ask your instructor."
+            message = "Your code wrote to the grader's own channel. Ask your instructor."
             flagged = result.model_copy(update={"flags": (*flags, f"forged an answer: {tampered}")})
             return _ungraded(topic, flagged, "rejected", Failure(message))
         if problem is not None:
@@ -128,7 +128,7 @@ class Grader:
             if lost is not None and not outcome.failures:
                 cause = outcomes[lost].failures[-1].cause
                 outcome.failures.append(
-                    Failure(f"not run, since {lost} did not finish.", (), cause)
+                    Failure(f"Not run, since {lost} did not finish.", (), cause)
                 )
             if not outcome.stopped:
                 self._run_test(test, self.tests[number + 1 : number + 2], outcome)
@@ -157,6 +157,7 @@ class Grader:
             score=None,
             max_score=item.points,
             status="error",
+            claim=outcome.needs.claim,
         )
         fault = self.broken.get(item.id) or outcome.fault
         if fault:
@@ -208,14 +209,14 @@ def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure | None
     unmet = [need for need in outcome.needs.requires if outcomes[need].failures]
     if unmet:
         cause = outcomes[unmet[0]].failures[0].cause
-        return Failure(f"this counts once {unmet[0]} is right. Mend that first.", (), cause)
+        return Failure(f"This counts once {unmet[0]} is right. Mend that first.", (), cause)
     if not outcome.failures:
         return None
     failure = outcome.failures[0]
     failed = [need for need in outcome.needs.depends if outcomes[need].failures]
     if failed:
         return Failure(
-            f"this stands on {failed[0]}, which is not right yet. Mend that first.",
+            f"This stands on {failed[0]}, which is not right yet. Mend that first.",
             (),
             failure.cause,
         )

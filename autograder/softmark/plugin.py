@@ -43,10 +43,14 @@ class Disagreement(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a rubric item stands on; of these, ``requires`` must be passed for it to count."""
+    """What a rubric item stands on; of these, ``requires`` must be passed for it to count.
+
+    ``claim`` tells that it is passed on what was seen inside the submission's own process.
+    """
 
     depends: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    claim: bool = False
 
 
 def item(
@@ -54,6 +58,7 @@ def item(
     depends: str | tuple[str, ...] = (),
     requires: str | tuple[str, ...] = (),
     draws: str = "",
+    claim: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Say which rubric item a test belongs to, and which items it stands on.
 
@@ -63,9 +68,12 @@ def item(
     ids is filled in from the test's parameters.
 
     Tests of one file with the same ``draws`` draw the same inputs. Where their Scripts are the same
-    too, they are run once.
+    too, they are run once. ``claim``: what the test looks at (warnings, arguments changed in place) is
+    reported by the submission's own process, which could lie; results say so.
     """
-    mark: Any = pytest.mark.softmark_item(id, _ids(depends), _ids(requires), draws=draws)
+    mark: Any = pytest.mark.softmark_item(
+        id, _ids(depends), _ids(requires), draws=draws, claim=claim
+    )
     return mark  # type: ignore[no-any-return]
 
 
@@ -81,7 +89,9 @@ def rubric_item(test: pytest.Item) -> tuple[str, Needs] | None:
     parameters = _parameters(test)
     id, depends, requires = mark.args
     filled = [tuple(need.format_map(parameters) for need in needs) for needs in (depends, requires)]
-    return id.format_map(parameters), Needs(tuple(dict.fromkeys(sum(filled, ()))), filled[1])
+    return id.format_map(parameters), Needs(
+        tuple(dict.fromkeys(sum(filled, ()))), filled[1], mark.kwargs["claim"]
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -323,5 +333,6 @@ def item_table(tests: Sequence[pytest.Item]) -> ItemTable:
             before = table.get(id, Needs())
             depends = dict.fromkeys([*before.depends, *needs.depends])
             requires = dict.fromkeys([*before.requires, *needs.requires])
-            table[id] = Needs(tuple(depends), tuple(requires))
+            claim = before.claim or needs.claim
+            table[id] = Needs(tuple(depends), tuple(requires), claim)
     return table

@@ -21,7 +21,8 @@ UNSCORED: frozenset[ItemStatus] = frozenset({"error", "not_graded", "invalid"})
 
 
 class ItemResult(BaseModel):
-    """One rubric item. ``score`` is None where it was not measured."""
+    """One rubric item. ``score`` is None where it was not measured; ``claim`` says that it is passed
+    on what was seen inside the submission's own process."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,6 +35,7 @@ class ItemResult(BaseModel):
     cause: Cause | None = None
     message: str = ""
     hints: tuple[str, ...] = ()
+    claim: bool = False
 
 
 class Result(BaseModel):

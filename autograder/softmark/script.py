@@ -52,7 +52,7 @@ class Rng:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One call. Its outputs own the handles ``first``, ``first + 1``, ..."""
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from softmark.compare import Expected, Mismatch, compare, summary
-from softmark.script import Cause, Handle, Output, Raised, Script, Trace
+from softmark.hints import sizes
+from softmark.script import Cause, Handle, Output, Raised, Script, Step, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ def differences(
     """
     script, expected = answer.script, answer.trace
     found: dict[str, Mismatch] = {}
-    first: Handle | None = None
-    for _, handle, output in script.outputs():
+    where = ""
+    for step, handle, output in script.outputs():
         wanted = _wanted(output, only)
         if wanted is None:
             continue
@@ -78,15 +79,15 @@ def differences(
             continue
         reference, value = (_part(v, wanted, output) for v in (expected[handle], actual[handle]))
         if compare(wanted, reference, value):
-            first = first or handle
-            others, inputs = _arrays(script, expected), _inputs(script)
+            where = where or _where(script, step, expected)
+            others, inputs = _arrays(script, expected), _inputs(script, step)
             for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
                 # of an output that is wrong in several calls, the first call is told
                 found.setdefault(mismatch.output, mismatch)
-    if first is None:
+    if not found:
         return None if only else stopped(script, expected, actual, limit, ending)
     message, hints = summary(list(found.values()))
-    return Failure(message + _where(script, expected, first), hints)
+    return Failure(message + where, hints)
 
 
 def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
@@ -99,25 +100,38 @@ def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
     return Failure(*summary(found[:1])) if found else None
 
 
-def _where(script: Script, expected: Trace, last: Handle) -> str:
-    """The sizes of the call that ``last`` is an output of, by the plain names of axes such as N."""
-    sizes: dict[str, int] = {}
-    for _, handle, output in script.outputs():
-        value = expected.values.get(handle.number)
-        if isinstance(value, np.ndarray) and len(output.axes) == value.ndim:
-            pairs = zip(output.axes, value.shape, strict=True)
-            sizes |= {axis: size for axis, size in pairs if axis.isidentifier()}
-        if handle == last:
-            break
-    named = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+def _where(script: Script, step: Step, expected: Trace) -> str:
+    """The sizes of a call, from the axes of what it returns and of what is read after it."""
+    known: dict[str, int] = {}
+    for around in (step, _call_before(script, step)):
+        for i, output in enumerate(around.outputs):
+            value = expected.values.get(around.first + i)
+            for array, about in _arrays_of(output, value):
+                if len(about.axes) == array.ndim:
+                    known |= sizes(about.axes, array.shape)
+    named = ", ".join(f"{axis} = {size}" for axis, size in known.items() if axis)
     return f" Seen with {named}." if named else ""
 
 
-def _inputs(script: Script) -> dict[str, np.ndarray]:
+def _arrays_of(output: Output, value: Any) -> list[tuple[np.ndarray, Output]]:
+    pairs = [(value, output)]
+    if isinstance(value, dict):
+        pairs = [(v, output.entries[k]) for k, v in value.items() if k in output.entries]
+    return [(array, about) for array, about in pairs if isinstance(array, np.ndarray)]
+
+
+def _call_before(script: Script, step: Step) -> Step:
+    """The step itself, or for an attribute that is read the call before it."""
+    until = script.steps[: script.steps.index(step) + 1]
+    calls = [s for s in until if s.operation not in ("read", "assign")]
+    return step if step in calls or not calls else calls[-1]
+
+
+def _inputs(script: Script, step: Step) -> dict[str, np.ndarray]:
+    call = _call_before(script, step)
     return {
-        f"argument {place + 1} of {step.name}": argument
-        for step in script.steps
-        for place, argument in enumerate(step.args)
+        f"argument {place + 1} of {call.name}": argument
+        for place, argument in enumerate(call.args)
         if isinstance(argument, np.ndarray)
     }
 
@@ -126,17 +140,19 @@ def stopped(
     script: Script, expected: Trace, actual: Trace, limit: float, ending: str
 ) -> Failure | None:
     """Why a trace ends before its Script does; None if it ends as the reference's."""
+    if actual.cause == "timeout" and not actual.seconds:
+        return Failure("Not run: the time that a submission has is used up.", cause="timeout")
     if actual.cause == "timeout":
         return Failure(
-            f"not finished after {limit:.3g} s; the reference takes "
+            f"Not finished after {limit:.3g} s; the reference takes "
             f"{_about(expected.seconds)}. Does a loop never end?",
             cause="timeout",
         )
     if actual.cause == "crashed":
-        return Failure(f"your code stopped the grading process: {ending}.", cause="crashed")
+        return Failure(f"Your code stopped the grading process: {ending}.", cause="crashed")
     if actual.cause == "out_of_memory":
         where = _at(actual.raised) if actual.raised else ""
-        return Failure(f"your code ran out of memory{where}.", cause="out_of_memory")
+        return Failure(f"Your code ran out of memory{where}.", cause="out_of_memory")
     if expected.raised is not None:
         return _wrong_error(script, expected.raised, actual.raised)
     if actual.raised is not None:

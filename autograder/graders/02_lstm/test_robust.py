@@ -24,7 +24,7 @@ def everything(run, cell, x, h, c, dh, dc):
     }
 
 
-@item("robust.inputs", requires=FORWARD)
+@item("robust.inputs", requires=FORWARD, claim=True)
 def test_inputs_are_left_alone(script, student, draw):
     """No argument and no parameter is written to, there or back."""
     run = script()
@@ -61,7 +61,7 @@ def test_float32_stays_float32(script, student, draw):
     student(run)
 
 
-@item("robust.saturated", depends="sigmoid.stable", requires=FORWARD)
+@item("robust.saturated", depends="sigmoid.stable", requires=FORWARD, claim=True)
 def test_saturated_gates(script, student, draw):
     """Pre-activations of about 1e4 either way: finite values and gradients, and no warning."""
     run = script()

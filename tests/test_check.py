@@ -92,7 +92,7 @@ def test_it_needs_nothing_that_only_linux_has(work: Path) -> None:
     for run in (
         "from softmark.cli import app; app(['check'])",
         "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider']))",
-        "sys.platform = 'win32'; from softmark.cli import app; app(['doctor'])",
+        "from softmark.cli import app; sys.platform = 'darwin'; app(['doctor'])",
     ):
         command = [sys.executable, "-c", blocked + run]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)

@@ -72,7 +72,7 @@ class Plain:
 
         names = (only,) if isinstance(only, str) else tuple(only)
         expected, actual = self.reference(script), self.student(script)
-        failure = differences(Answer(script, expected), actual, names, 2.0, "")
+        failure = differences(Answer(script, expected), actual, names, "")
         assert failure is None, failure
 
 

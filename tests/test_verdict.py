@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from softmark.bench import Bench, GraderFault, isolate
 from softmark.course import Course
-from softmark.script import Rng, Script
-from softmark.verdict import Failure
+from softmark.script import Output, Rng, Script, Trace
+from softmark.verdict import Answer, Failure, differences
 
 TOPIC = "02_lstm"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
@@ -104,3 +104,13 @@ def test_time_that_is_used_up_is_said_so(bench: Bench) -> None:
     failure = bench.judge(bench.question(steps(bench, (3, 5, 4))), ())
     assert failure is not None and failure.cause == "timeout"
     assert "used up" in failure.message
+
+
+def test_a_dict_without_declared_entries_is_compared_whole() -> None:
+    script = Script({"f": (Output("g", "dict"),)})
+    handle = script.call("f")
+    right = {"W": np.ones(3), "b": np.zeros(2)}
+    answer = Answer(script, Trace({handle.number: right}))
+    assert differences(answer, Trace({handle.number: dict(right)}), (), "") is None
+    for wrong in ({}, {"W": np.ones(3)}, {**right, "b": np.ones(2)}, {**right, "c": np.ones(1)}):
+        assert differences(answer, Trace({handle.number: wrong}), (), "") is not None, wrong

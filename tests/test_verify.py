@@ -91,4 +91,13 @@ def test_leaks_finds_a_line_whatever_its_spacing(tmp_path: Path) -> None:
         "text\n\treturn np.tanh( x )*3 + forget_everything  # here\n", encoding="utf-8"
     )
     found = list(leaks([tmp_path], private, tmp_path))
-    assert found == ["notes.md:2 holds a line of the solution a.py"]
+    assert found == ["notes.md:2 holds a line of the private a.py"]
+
+
+def test_leaks_finds_a_hidden_test_in_the_handout(course_copy: Path) -> None:
+    grader = next((course_copy / "autograder/graders" / TOPIC).glob("test_step.py"))
+    line = max((text.strip() for text in grader.read_text("utf-8").splitlines()), key=len)
+    handout = course_copy / "assignments" / TOPIC / "handout.md"
+    handout.write_text(handout.read_text(encoding="utf-8") + f"\n    {line}\n", encoding="utf-8")
+    code, output = verify(course_copy)
+    assert code == 1 and "a line of the private test_step.py" in " ".join(output.split())

@@ -98,6 +98,8 @@ def _work(
                         break
                     except SessionDied as error:
                         session.close()
+                        if stop.is_set():
+                            return
                         session = _another(run, level)
                         if last:
                             done.put(faulty(run, submission, str(error)))

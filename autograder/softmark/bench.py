@@ -21,8 +21,6 @@ from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
-_DISTRIBUTIONS = {"numpy": ("numpy",), "torch": ("numpy", "torch")}
-
 
 class GraderFault(Exception):
     """The grader is wrong, not the submission; the message is for the instructor."""
@@ -36,11 +34,13 @@ class Bench:
         from softmark.isolation import sandbox  # Linux alone has what it loads
 
         sandbox.undumpable()  # answers live here: no other process of this user may look in
+        if topic.worker != "numpy":
+            raise GraderFault(f"worker: {topic.worker} cannot be graded yet; only numpy can")
         self.course, self.topic, self.seed, self.level = course, topic, seed, level
         limits = topic.limits
         caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
         self.reference_files = reference_files(course, topic)
-        self._zygote = Zygote(level.layers, _DISTRIBUTIONS[topic.worker], caps, level.seccomp)
+        self._zygote = Zygote(level.layers, ["numpy"], caps, level.seccomp)
         self._reference = self._implementation(self.reference_files)
         self._submission: Implementation | None = None
         self._answers: dict[bytes, Answer] = {}
@@ -122,10 +122,10 @@ class Bench:
     def student(self, question: Question) -> Trace | Failure:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
         output has another type, shape or dtype. Values are not compared."""
-        answer, actual, limit = self._both(question)
+        answer, actual = self._both(question)
         script, expected, ending = answer.script, answer.trace, self.submission.ending
         return (
-            stopped(script, expected, actual, limit, ending)
+            stopped(script, expected, actual, ending)
             or misshapen(script, expected, actual)
             or actual
         )
@@ -136,19 +136,19 @@ class Bench:
         Where the submission's process was lost on the way, it is asked again for no more than the
         outputs in ``only`` need: what comes after them is another item's.
         """
-        answer, actual, limit = self._both(question)
+        answer, actual = self._both(question)
         if actual.cause is not None and only:
             part = question.script.until(only)
             if len(part.steps) < len(question.script.steps):
                 question = self.question(part)
-                answer, actual, limit = self._both(question)
-        return differences(answer, actual, only, limit, self.submission.ending)
+                answer, actual = self._both(question)
+        return differences(answer, actual, only, self.submission.ending)
 
-    def _both(self, question: Question) -> tuple[Answer, Trace, float]:
-        """The reference's answer, the submission's Trace, and the seconds that it had."""
+    def _both(self, question: Question) -> tuple[Answer, Trace]:
+        """The reference's answer and the submission's Trace."""
         answer, limits = self._answer(question), self.topic.limits
         limit = max(limits.call_seconds, limits.call_factor * answer.trace.seconds)
-        return answer, self.submission.trace(question, limit), limit
+        return answer, self.submission.trace(question, limit)
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -188,6 +188,8 @@ def reference_files(course: Course, topic: Topic) -> Mapping[str, str]:
         return {name: (folder / name).read_text(encoding="utf-8") for name in topic.files}
     except OSError as error:
         raise GraderFault(f"no reference solution: {error.filename}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise GraderFault(f"the reference solution in {folder} is not UTF-8: {error}") from None
 
 
 @cache

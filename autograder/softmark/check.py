@@ -98,5 +98,8 @@ def run_public_tests(folder: Path) -> tuple[list[Checked], str]:
     options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--capture=no", "-c", os.devnull]
     silence = io.StringIO()
     with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-        pytest.main([*options, "--rootdir", str(folder), str(tests)], plugins=[collector])
+        arguments = [*options, "--rootdir", str(folder), str(tests)]
+        code = pytest.main(arguments, plugins=[collector])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not collector.broken:
+        collector.broken = "the tests did not run to their end. Does your file call exit()?"
     return collector.tests, collector.broken

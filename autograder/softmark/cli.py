@@ -36,6 +36,7 @@ build_app = typer.Typer(
 app.add_typer(build_app, name="build")
 
 OK, LOST_POINTS, BAD_USAGE, GRADER_FAILED = 0, 1, 2, 3
+_MAX_SEED = 2**63 - 1
 
 CourseOption = Annotated[
     Path | None,
@@ -128,13 +129,18 @@ def grade(
     workers: WorkersOption = os.cpu_count() or 1,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Seed of the inputs (default: fresh and secret)."),
+        typer.Option(
+            "--seed", min=0, max=_MAX_SEED, help="Seed of the inputs (default: fresh and secret)."
+        ),
     ] = None,
     isolation: IsolationOption = None,
     shard: Annotated[
         str | None,
         typer.Option("--shard", help="i/n: grade only every n-th submission, from the i-th."),
     ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu; cuda where a topic has items for it.")
+    ] = "cpu",
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Grade on the Dask scheduler at this address."),
@@ -156,10 +162,14 @@ def grade(
         _check_tier(isolation)
         opened = _open_course(course)
         the_topic = opened.topic(topic)
+        if device != "cpu":
+            _usage(f"--device: '{device}' has nothing to run: {topic} has no items for a GPU")
         entries = _shard(find_submissions(path, the_topic), shard)
+        if not entries:
+            _usage(f"--shard: no submission falls into {shard}")
         run = Run(opened, the_topic, _seed(seed), isolation)
-        _write_run(out, run, path)
-        results = []
+        _make_folder(out / "results")
+        results: list[Result] = []
         with _progress(len(entries), quiet=as_json) as advance:
             graded = (
                 grade_on_cluster(run, entries, cluster)
@@ -167,6 +177,8 @@ def grade(
                 else grade_all(run, entries, workers)
             )
             for result in graded:
+                if not results:
+                    _write_run(out, run, path, result)
                 _write(out / "results" / f"{result.student}.json", result.to_json())
                 if as_json:
                     typer.echo(json.dumps(json.loads(result.to_json())))
@@ -193,17 +205,22 @@ def _shard(entries: list[tuple[str, Path]], shard: str | None) -> list[tuple[str
     return entries[int(index) - 1 :: int(count)]
 
 
-def _write_run(out: Path, run: Run, path: Path) -> None:
-    """What this batch was graded with: for the instructor, and to grade again alike."""
-    from softmark.bench import versions
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _usage(f"--out: {folder} cannot be made: {error.strerror}")
 
-    (out / "results").mkdir(parents=True, exist_ok=True)
+
+def _write_run(out: Path, run: Run, path: Path, first: Result) -> None:
+    """What this batch was graded with: for the instructor, and to grade again alike."""
     record = {
         "topic": run.topic.id,
         "course": str(run.course.folder),
         "submissions": str(path.resolve()),
         "seed": run.seed,
-        "versions": versions(),
+        "isolation": dict(first.isolation),
+        "versions": dict(first.versions),
     }
     _write(out / "run.json", json.dumps(record, indent=2) + "\n")
 
@@ -248,6 +265,7 @@ def _print_results(results: list[Result], max_score: float, out: Path) -> None:
     seconds = sum(result.seconds for result in results)
     isolation = next((result.isolation for result in results if result.isolation), {})
     kept = [name for name, held in isolation.items() if held is True]
+    lacking = [name for name, held in isolation.items() if held is False]
     count = "1 submission" if len(results) == 1 else f"{len(results)} submissions"
     lines = [
         f"{count}, {seconds:.1f} s of grading. Isolation '{isolation.get('tier')}': {', '.join(kept)}.",
@@ -258,6 +276,11 @@ def _print_results(results: list[Result], max_score: float, out: Path) -> None:
             1, "⚑ uses or says something that a person may want to look at: see its flags."
         )
     console.print(Text("\n" + "\n".join(lines), style="dim"), soft_wrap=True)
+    if lacking:
+        said = f"Not kept here: {', '.join(lacking)}. 'softmark doctor' tells more."
+        console.print(Text(said, style="bold yellow"), soft_wrap=True)
+    if "missing" in isolation:
+        console.print(Text(f"Missing: {isolation['missing']}", style="yellow"), soft_wrap=True)
     for fault in dict.fromkeys(i.message for r in results for i in r.items if i.status == "error"):
         console.print(Text(f"grader fault: {fault}", style="bold red"), soft_wrap=True)
 
@@ -349,7 +372,9 @@ def starter(course: CourseOption = None) -> None:
 def verify(
     topic: TopicArgument = None,
     workers: WorkersOption = os.cpu_count() or 1,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the inputs.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=_MAX_SEED, help="Seed of the inputs.")
+    ] = None,
     isolation: IsolationOption = None,
     course: CourseOption = None,
 ) -> None:
@@ -399,7 +424,7 @@ def doctor() -> None:
     for column in ("tier", *GUARANTEES, "layers"):
         table.add_column(column)
     remarks: dict[str, None] = {}
-    tiers = survey()
+    tiers = survey(_private_folders())
     for tier, level in tiers.items():
         if isinstance(level, str):
             table.add_row(tier, *["–"] * len(GUARANTEES), Text(f"not here: {level}", style="dim"))
@@ -422,3 +447,13 @@ def doctor() -> None:
         else "no tier starts here: hidden grading is refused."
     )
     console.print(Text(used, style="bold"))
+
+
+def _private_folders() -> list[Path]:
+    """Solutions and graders of the course around here, if there is one."""
+    try:
+        opened = _open_course(None)
+        folders = [(opened.solution(t.id), opened.graders(t.id)) for t in opened.topics]
+        return [folder for pair in folders for folder in pair]
+    except CourseError:
+        return []

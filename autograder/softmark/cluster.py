@@ -16,6 +16,7 @@ from softmark.batch import Run, faulty
 from softmark.bench import isolate
 from softmark.course import load_course
 from softmark.intake import Submission, read_submission
+from softmark.isolation.tiers import IsolationRefused
 from softmark.result import Result
 from softmark.session import Session, SessionFailed
 
@@ -41,7 +42,7 @@ def grade_on_cluster(
 ) -> Iterator[Result]:
     """As ``batch.grade_all``, on the workers of the Dask scheduler at ``address``.
 
-    Raises ClusterUnavailable, and SessionFailed where no worker can start a session.
+    Raises ClusterUnavailable, and IsolationRefused where a machine does not give the least tier.
     """
     try:
         from distributed import Client, as_completed
@@ -60,10 +61,13 @@ def grade_on_cluster(
             submissions[future.key] = (future, submission)
         try:
             for future in as_completed([future for future, _ in submissions.values()]):
-                if future.status == "finished":
+                problem = future.exception()
+                if isinstance(problem, IsolationRefused):
+                    raise problem
+                if problem is None:
                     yield Result.from_json(future.result())
                 else:
-                    yield faulty(run, submissions[future.key][1], str(future.exception()))
+                    yield faulty(run, submissions[future.key][1], str(problem))
         finally:
             client.run(_close_sessions)
 

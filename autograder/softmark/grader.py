@@ -23,7 +23,7 @@ from _pytest.runner import runtestprotocol
 
 from softmark import plugin, policy
 from softmark.bench import Bench, GraderFault, versions
-from softmark.course import Item, Topic, load_course
+from softmark.course import CourseError, Item, Topic, load_course
 from softmark.intake import Submission
 from softmark.isolation import wire
 from softmark.isolation.host import ZygoteFailed
@@ -116,6 +116,10 @@ class Grader:
         if problem is not None:
             return _ungraded(topic, result, "import_error", problem)
         items = tuple(self._item(item, outcomes) for item in topic.rubric.values())
+        upset = [id for id, outcome in outcomes.items() if outcome.fault and id not in self.broken]
+        if upset:  # the reference does not do that: it may be on purpose
+            alone = f"the grader failed on this submission alone, in {', '.join(upset)}"
+            result = result.model_copy(update={"flags": (*flags, alone)})
         score = total(self.bench.course, topic, items)
         return result.model_copy(update={"items": items, "score": score})
 
@@ -213,6 +217,8 @@ def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure | None
     if not outcome.failures:
         return None
     failure = outcome.failures[0]
+    if not outcome.cases:
+        return failure  # it was not run, and says why
     failed = [need for need in outcome.needs.depends if outcomes[need].failures]
     if failed:
         return Failure(
@@ -286,11 +292,11 @@ class _Server:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         grader = Grader(self._bench, session.items)
-        _send(self._connection, None)
+        _send(self._connection, {"ready": True})
         with contextlib.suppress(wire.Closed):
             while True:
                 submission = Submission(**_receive(self._connection))
-                _send(self._connection, grader.grade(submission).to_json())
+                _send(self._connection, {"result": grader.grade(submission).to_json()})
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -334,9 +340,9 @@ def main() -> int:
         course = load_course(Path(folder))
         with Bench(course, course.topic(topic_id), seed, Level(**level)) as bench:
             _serve(connection, bench)
-    except (GraderFault, ZygoteFailed) as error:
+    except (GraderFault, ZygoteFailed, CourseError) as error:
         with contextlib.suppress(OSError):
-            _send(connection, str(error))
+            _send(connection, {"failed": str(error)})
         return 1
     except wire.Closed:
         pass

@@ -6,7 +6,7 @@ graders are being written::
 
     pytest autograder/graders/02_lstm --submission solutions/02_lstm/lstm.py
 
-In a batch, ``softmark.session`` runs the same collected tests for one submission after another.
+In a batch, ``softmark.grader`` runs the same collected tests for one submission after another.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "softmark_item(id, depends, requires): the rubric item of a grader"
+        "markers", "softmark_item(id, depends, requires, draws, claim): the rubric item of a grader"
     )
 
 

@@ -250,7 +250,8 @@ class Trace:
     ``values`` holds the outputs that are not private, by handle number, as far as it came:
     ``np.ndarray`` for an array, a plain number, text, bool or None for a scalar, ``list``, ``dict``,
     or ``Unfit`` where the value is of another kind. ``modified`` names the arguments that were changed
-    in place, as (step, parameter). ``seconds`` is the grader's own clock.
+    in place, as (step, parameter). ``seconds`` is the grader's own clock, ``limit`` what there was of
+    it when it ran out.
     """
 
     values: Mapping[int, Any]
@@ -259,6 +260,7 @@ class Trace:
     warnings: tuple[Warned, ...] = ()
     modified: tuple[tuple[int, str], ...] = ()
     seconds: float = 0.0
+    limit: float = 0.0
 
     def __getitem__(self, handle: Handle) -> Any:
         """The value of an output; KeyError where the Script did not come that far."""

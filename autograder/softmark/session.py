@@ -52,6 +52,7 @@ class Session:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the command, which ends this one
             )
         if level is not None:
             self.start(level)
@@ -64,13 +65,13 @@ class Session:
         plain = {**asdict(level), "holds": dict(level.holds)}
         setup = [str(self._course.folder), self._topic.id, self._seed, plain]
         try:
-            problem = self._ask(setup, _START_SECONDS)
+            answer = self._ask(setup, _START_SECONDS)
         except SessionFailed:
             self.close()
             raise
-        if problem is not None:
+        if "failed" in answer:
             self.close()
-            raise SessionFailed(str(problem))
+            raise SessionFailed(answer["failed"])
 
     def __enter__(self) -> Session:
         return self
@@ -85,7 +86,10 @@ class Session:
     def grade(self, submission: Submission) -> Result:
         """Grade one submission. Raises SessionFailed; the session is of no more use then."""
         limit = 3 * self._topic.limits.submission_seconds + _MARGIN_SECONDS
-        return Result.from_json(self._ask(asdict(submission), limit))
+        answer = self._ask(asdict(submission), limit)
+        if "failed" in answer:
+            raise SessionDied(answer["failed"])
+        return Result.from_json(answer["result"])
 
     def _ask(self, message: Any, seconds: float) -> Any:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +33,16 @@ class Answer:
             if isinstance(value, (np.ndarray, dict))
         }
 
-    def agrees(self, handle: Handle, wanted: Output, actual: Any) -> bool:
-        """A quick yes; False says that ``compare`` has to look."""
+    def agrees(self, handle: Handle, actual: Any, keys: Iterable[str] | None = None) -> bool:
+        """A quick yes; False says that ``compare`` has to look. ``keys``: of a dict, only these."""
         expected = self._arrays.get(handle.number)
         if isinstance(expected, dict):
-            keys = wanted.entries if len(wanted.entries) < len(expected) else expected
-            return (
-                isinstance(actual, dict)
-                and (keys is not expected or actual.keys() == expected.keys())
-                and all(key in actual and expected[key].agrees(actual[key]) for key in keys)
-            )
+            if not isinstance(actual, dict):
+                return False
+            if keys is None and actual.keys() != expected.keys():
+                return False
+            asked = expected if keys is None else keys
+            return all(key in actual and expected[key].agrees(actual[key]) for key in asked)
         return expected is not None and expected.agrees(actual)
 
 
@@ -54,13 +54,10 @@ def _expected(value: Any) -> Any:
     return None
 
 
-def differences(
-    answer: Answer, actual: Trace, only: Sequence[str], limit: float, ending: str
-) -> Failure | None:
+def differences(answer: Answer, actual: Trace, only: Sequence[str], ending: str) -> Failure | None:
     """What of the outputs (those named in ``only``, or all) differs from the reference's answer.
 
-    None if nothing does. ``limit`` are the seconds that there were, ``ending`` tells how the process
-    ended, if it did.
+    None if nothing does. ``ending`` tells how the process ended, if it did.
     """
     script, expected = answer.script, answer.trace
     found: dict[str, Mismatch] = {}
@@ -72,32 +69,32 @@ def differences(
         if handle.number not in actual.values:
             if found:
                 break
-            return stopped(script, expected, actual, limit, ending) or Failure(
+            return stopped(script, expected, actual, ending) or Failure(
                 f"{output.name} was not returned.", cause="error"
             )
-        if answer.agrees(handle, wanted, actual[handle]):
+        if answer.agrees(handle, actual[handle], None if wanted is output else wanted.entries):
             continue
         reference, value = (_part(v, wanted, output) for v in (expected[handle], actual[handle]))
-        if compare(wanted, reference, value):
+        others, inputs = _arrays(script, expected), _inputs(script, step)
+        for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
             where = where or _where(script, step, expected)
-            others, inputs = _arrays(script, expected), _inputs(script, step)
-            for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
-                # of an output that is wrong in several calls, the first call is told
-                found.setdefault(mismatch.output, mismatch)
+            # of an output that is wrong in several calls, the first call is told
+            found.setdefault(mismatch.output, mismatch)
     if not found:
-        return None if only else stopped(script, expected, actual, limit, ending)
+        return None if only else stopped(script, expected, actual, ending)
     message, hints = summary(list(found.values()))
     return Failure(message + where, hints)
 
 
 def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
     """What of the outputs has another type, shape or dtype than the reference's."""
-    found = [
-        mismatch
-        for _, handle, output in script.outputs()
-        for mismatch in compare(output, expected[handle], actual[handle], form_only=True)
-    ]
-    return Failure(*summary(found[:1])) if found else None
+    for _, handle, output in script.outputs():
+        if handle.number not in actual.values:
+            return Failure(f"{output.name} was not returned.", cause="error")
+        found = compare(output, expected[handle], actual[handle], form_only=True)
+        if found:
+            return Failure(*summary(found[:1]))
+    return None
 
 
 def _where(script: Script, step: Step, expected: Trace) -> str:
@@ -136,15 +133,13 @@ def _inputs(script: Script, step: Step) -> dict[str, np.ndarray]:
     }
 
 
-def stopped(
-    script: Script, expected: Trace, actual: Trace, limit: float, ending: str
-) -> Failure | None:
+def stopped(script: Script, expected: Trace, actual: Trace, ending: str) -> Failure | None:
     """Why a trace ends before its Script does; None if it ends as the reference's."""
-    if actual.cause == "timeout" and not actual.seconds:
+    if actual.cause == "timeout" and not actual.limit:
         return Failure("Not run: the time that a submission has is used up.", cause="timeout")
     if actual.cause == "timeout":
         return Failure(
-            f"Not finished after {limit:.3g} s; the reference takes "
+            f"Not finished after {actual.limit:.3g} s; the reference takes "
             f"{_about(expected.seconds)}. Does a loop never end?",
             cause="timeout",
         )

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from softmark.batch import Run, grade_all
 from softmark.bench import reference_files
@@ -21,6 +22,7 @@ from softmark.mistakes import load_mistakes
 from softmark.result import Result
 
 _SHORTEST_LEAK = 16
+_SHORTEST_GRADER_LEAK = 40  # shorter lines of graders are calls that public tests make too
 _TEXT_FILES = (".py", ".md", ".yaml", ".yml", ".ipynb", ".txt", ".toml", ".json")
 
 
@@ -54,7 +56,9 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
         items = "1 item" if len(mistake.loses) == 1 else f"{len(mistake.loses)} items"
         yield Check(f"the mistake {id} loses its {items}", problems)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
-    private = private_lines(reference, stubs, [m.files for m in mistakes.values()])
+    others = [*variants.values(), *(m.files for m in mistakes.values())]
+    graders = {p.name: p.read_text("utf-8") for p in course.graders(topic.id).glob("*.py")}
+    private = private_lines(reference, stubs, others, graders)
     public = [course.folder / "starter", course.folder / "assignments"]
     yield Check("students get no line of a solution", tuple(leaks(public, private, course.folder)))
 
@@ -77,7 +81,7 @@ def _variants(
     """Right solutions unlike the reference; each takes the place of the main file."""
     folder = course.solution(topic.id) / "variants"
     return {
-        path.stem: {**reference, topic.files[0]: path.read_text(encoding="utf-8")}
+        path.stem: {**reference, topic.files[0]: path.read_text(encoding="utf-8", errors="replace")}
         for path in sorted(folder.glob("*.py"))
     }
 
@@ -108,16 +112,19 @@ def private_lines(
     reference: Mapping[str, str],
     stubs: Mapping[str, str],
     others: Sequence[Mapping[str, str]],
+    graders: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Lines that only solutions, mistakes and graders have, each with where it stands."""
+    """Lines that only solutions, mistakes and graders have, each with the file it stands in."""
     public = {line for source in stubs.values() for line in _lines(source)}
-    private: dict[str, str] = {}
-    for files in (reference, *others):
-        for name, source in files.items():
-            private |= {
-                line: f"the solution {name}" for line in _lines(source) if line not in public
-            }
-    return private
+    private = {
+        line: name
+        for files in (reference, *others)
+        for name, source in files.items()
+        for line in _lines(source)
+        if line not in public
+    }
+    tests = {line: name for name, source in graders.items() for line in _lines(source)}
+    return {k: v for k, v in tests.items() if len(k) >= _SHORTEST_GRADER_LEAK} | private
 
 
 def _lines(source: str) -> Iterator[str]:
@@ -138,4 +145,4 @@ def leaks(folders: Sequence[Path], private: Mapping[str, str], root: Path) -> It
                 for code in _lines(line):
                     if code in private:
                         shown = os.path.relpath(path, root)
-                        yield f"{shown}:{number} holds a line of {private[code]}"
+                        yield f"{shown}:{number} holds a line of the private {private[code]}"

@@ -25,7 +25,7 @@ def test_error_at_most_1e_12(script, agree, student, reference, draw):
     assert error <= 1e-12, "s is off by more than 1e-12 somewhere between z = -40 and z = 40."
 
 
-@item("sigmoid.stable", depends="sigmoid.values", claim=True)
+@item("sigmoid.stable", requires="sigmoid.values", claim=True)
 def test_far_out(script, student):
     """Exactly 0 and 1 at -1e4 and 1e4 and beyond, finite and silent for any finite z."""
     far = np.array([1e4, 2e4, 1e8, 1e100, np.finfo(np.float64).max])

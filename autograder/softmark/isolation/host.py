@@ -158,11 +158,11 @@ class Zygote:
         deadline = time.monotonic() + _REAP_SECONDS
         while number not in self._ends:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._control], [], [], left)[0]:
-                return None
             try:
+                if left <= 0 or not select.select([self._control], [], [], left)[0]:
+                    return None
                 self._note(self._receive())
-            except (OSError, ZygoteFailed):
+            except (OSError, ValueError, ZygoteFailed):  # gone, or closed before
                 return None
         return self._ends.pop(number)
 
@@ -264,7 +264,8 @@ class Worker:
             return wire.read_frame(receive)
         except TimeoutError:
             self.kill()
-            return Trace({}, cause="timeout", seconds=time.monotonic() - started)
+            elapsed = time.monotonic() - started
+            return Trace({}, cause="timeout", seconds=elapsed, limit=seconds)
         except (wire.Closed, ConnectionError):
             self.kill()
             self._zygote.check()

@@ -70,7 +70,8 @@ class Level:
 
     def summary(self) -> dict[str, str | bool]:
         """As it is recorded in every result."""
-        return {"tier": self.tier, **self.holds}
+        missing = {"missing": "; ".join(self.notes)} if self.notes else {}
+        return {"tier": self.tier, **self.holds, **missing}
 
 
 def supported() -> str | None:

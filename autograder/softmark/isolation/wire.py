@@ -211,6 +211,8 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
         values, raised, warned, modified, out_of_memory = answer
         known = {handle.number: output for _, handle, output in script.outputs()}
         steps = len(script.steps)
+        if raised is None and not out_of_memory and {n for n, _ in values} != set(known):
+            raise BadFrame("an answer that leaves outputs out")
         return Trace(
             values={number: _value(known[number], value) for number, value in values},
             raised=None if raised is None else _raised(raised, steps),

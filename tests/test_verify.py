@@ -96,8 +96,8 @@ def test_leaks_finds_a_line_whatever_its_spacing(tmp_path: Path) -> None:
 
 def test_leaks_finds_a_hidden_test_in_the_handout(course_copy: Path) -> None:
     grader = next((course_copy / "autograder/graders" / TOPIC).glob("test_step.py"))
-    line = max((text.strip() for text in grader.read_text("utf-8").splitlines()), key=len)
+    line = next(text for text in grader.read_text("utf-8").splitlines() if "caches = [" in text)
     handout = course_copy / "assignments" / TOPIC / "handout.md"
-    handout.write_text(handout.read_text(encoding="utf-8") + f"\n    {line}\n", encoding="utf-8")
+    handout.write_text(handout.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
     code, output = verify(course_copy)
     assert code == 1 and "a line of the private test_step.py" in " ".join(output.split())

@@ -57,7 +57,7 @@ def test_the_sizes_are_those_of_the_call_that_is_wrong_first(bench: Bench) -> No
     """N = 1 and H = 3 come first and are right: an average over one sample is its sum."""
     run = steps(bench, (1, 2, 3), (3, 5, 4), (2, 1, 1))
     failure = judge(bench, "+= da.sum(axis=0)", "+= da.mean(axis=0)", run, 'grads["b"]')
-    assert failure.message.endswith("Seen with H = 4, D = 5, N = 3.")
+    assert failure.message.endswith("Seen with N = 3, D = 5, H = 4.")
     assert any("3 times too small (3 is the size of axis 0" in hint for hint in failure.hints)
 
 

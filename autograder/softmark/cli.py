@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +26,7 @@ from softmark.result import ItemResult, Result
 
 if TYPE_CHECKING:
     from softmark.batch import Run
+    from softmark.check import Checked
 
 app = typer.Typer(
     help="Grade deep-learning assignments: fast, explained, with the answers out of reach.",
@@ -184,6 +188,7 @@ def grade(
                     typer.echo(json.dumps(json.loads(result.to_json())))
                 results.append(result)
                 advance()
+        _write_scores(out, results)
         if not as_json:
             _print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
     if any(result.faulty for result in results):
@@ -223,6 +228,17 @@ def _write_run(out: Path, run: Run, path: Path, first: Result) -> None:
         "versions": dict(first.versions),
     }
     _write(out / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _write_scores(out: Path, results: list[Result]) -> None:
+    """A line a submission, for a spreadsheet; what is not a number yet stays empty."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["id", "score", "max_score", "status", "flags"])
+    for r in sorted(results, key=lambda r: r.student):
+        score = "" if r.score is None else f"{r.score:g}"
+        table.writerow([r.student, score, f"{r.max_score:g}", r.status, len(r.flags)])
+    _write(out / "scores.csv", text.getvalue())
 
 
 def _write(path: Path, text: str) -> None:
@@ -321,21 +337,21 @@ def check(topic: TopicArgument = None) -> None:
     """Run the public tests on your own files."""
     from softmark.check import find_topic_folder, run_public_tests
 
-    with _errors():
-        folder = find_topic_folder(topic, Path.cwd())
-        tests, broken = run_public_tests(folder)
     console = _console()
-    if broken:
-        console.print(Text("Your file cannot be imported:", style="bold red"))
-        console.print(Text(broken))
-        raise typer.Exit(LOST_POINTS)
-    for test in tests:
+
+    def tell(test: Checked) -> None:
         mark, style = ("✗", "red") if test.message else ("✓", "green")
         if test.todo:
             mark, style = "·", "dim"
-        console.print(
-            Text.assemble((f"{mark} ", style), (test.about, "" if mark == "✗" else style))
-        )
+        title = (test.about, "" if mark == "✗" else style)
+        console.print(Text.assemble((f"{mark} ", style), title))
+
+    with _errors():
+        folder = find_topic_folder(topic, Path.cwd())
+        tests, broken = run_public_tests(folder, tell)
+    if broken:
+        console.print(Text(broken, style="red"))
+        raise typer.Exit(LOST_POINTS)
     failed = [test for test in tests if test.message]
     if not failed:
         console.print(Text(f"\nAll {len(tests)} public tests pass.", style="bold green"))
@@ -349,8 +365,8 @@ def check(topic: TopicArgument = None) -> None:
     )
     console.print(Text(first.about))
     console.print(Text(first.message))
-    where = os.path.relpath(folder / "test_public.py")
-    console.print(Text(f"\nJust this one: python -m pytest {where}::{first.name}", style="dim"))
+    test = f"{os.path.relpath(folder / 'test_public.py')}::{first.name}"
+    console.print(Text(f"\nJust this one: python -m pytest {shlex.quote(test)}", style="dim"))
     raise typer.Exit(LOST_POINTS)
 
 

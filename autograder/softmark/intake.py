@@ -136,6 +136,8 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
         if any(e.name.casefold() in expected and not _is_folder(e) for e in entries):
             return [(_identify(path), real)]
         for entry in entries:
+            if (entry / "run.json").is_file() and (entry / "results").is_dir():
+                continue  # what an earlier batch wrote
             if _MOODLE_TEXT not in entry.name and (_is_candidate(entry.name) or _is_folder(entry)):
                 groups.setdefault(_identify(entry).casefold(), []).append(entry)
     except (OSError, RuntimeError) as error:

@@ -106,7 +106,8 @@ def _where(script: Script, step: Step, expected: Trace) -> str:
             for array, about in _arrays_of(output, value):
                 if len(about.axes) == array.ndim:
                     known |= sizes(about.axes, array.shape)
-    named = ", ".join(f"{axis} = {size}" for axis, size in known.items() if axis)
+    order = sorted(known.items(), key=lambda item: ("NTSDH".find(item[0]) % 9, item[0]))
+    named = ", ".join(f"{axis} = {size}" for axis, size in order)
     return f" Seen with {named}." if named else ""
 
 

@@ -452,16 +452,18 @@ def doctor() -> None:
         table.add_row(tier, *marks, Text(", ".join(level.layers), style="dim"))
         remarks |= dict.fromkeys(f"{tier}: {text}" for text in (*level.notes, *level.breaches))
     console.print(table)
+    console.print()
     for name, meaning in GUARANTEES.items():
         console.print(Text(f"{name}: a submission {meaning}", style="dim"))
     for remark in remarks:
         console.print(Text(remark, style="yellow"))
-    best = next((t for t, level in tiers.items() if isinstance(level, Level)), None)
-    used = (
-        f"grading here uses '{best}'."
-        if best
-        else "no tier starts here: hidden grading is refused."
-    )
+    reached = [(tier, level) for tier, level in tiers.items() if isinstance(level, Level)]
+    used = "No tier starts here: hidden grading is refused."
+    if reached:
+        tier, level = reached[0]
+        used = f"Grading here uses '{tier}'."
+        if not level.holds["files"]:
+            used = f"Hidden grading is refused at '{tier}': a submission could read the solutions."
     console.print(Text(used, style="bold"))
 
 

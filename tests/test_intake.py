@@ -965,3 +965,17 @@ def test_moodle_folders(hand_in: Path, topic: Topic) -> None:
     assert list(found(hand_in, topic)) == ["Flat_File_203", "Loop_Right_201", "Step_Wrong_202"]
     for id, path in find_submissions(hand_in, topic):
         assert_ready(read_submission(path, topic, id))
+
+
+def test_a_tar_with_endless_numbers_in_its_headers_is_not_slow(hand_in: Path, topic: Topic) -> None:
+    """tarfile looks for a number at every digit of a header, up to its end."""
+    path = hand_in / "lstm.tar"
+    with path.open("wb") as stream:
+        for _ in range(20):
+            body = b"1" * 7_000 + b"\n"
+            header = tarfile.TarInfo("pax")
+            header.type, header.size = tarfile.XHDTYPE, len(body)
+            stream.write(header.tobuf() + body + bytes(-len(body) % 512))
+    started = time.process_time()
+    assert read_submission(path, topic).status == "unreadable"
+    assert time.process_time() - started < 5

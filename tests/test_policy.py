@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from softmark.course import Policy
 from softmark.policy import Violation, scan, watch
@@ -177,8 +179,10 @@ def test_a_file_that_does_not_parse_has_nothing_to_say(source):
 
 def test_a_file_too_deep_to_scan_is_flagged():
     files = {"a.py": "import scipy\nx = " + "+".join("1" * 20_000)}
-    assert scan(files, POLICY) == []
-    assert watch(files) == ["a.py is nested too deeply to be scanned"]
+    assert [v.line for v in scan(files, POLICY)] == [1]
+    assert "could not be looked through" in scan(files, POLICY)[0].reason
+    assert scan(files, Policy()) == []
+    assert watch(files) == ["a.py is too large or nested too deeply to be scanned"]
 
 
 @pytest.mark.filterwarnings("error")
@@ -190,3 +194,24 @@ def test_names_made_from_each_other_end():
     growing = "".join(f"x{i} = x{i - 1}.{a}\n" for i in range(1, 300) for a in "abcd")
     source = f"import numpy as x0\na = b\nb = a\nc = c.d\n{growing}x0.linalg.solve"
     assert [v.line for v in scan({"a.py": source}, POLICY)] == [source.count("\n") + 1]
+
+
+def test_a_file_too_large_to_scan_is_a_violation():
+    padded = {"a.py": "import math\n" + "x = 1\n" * 50_000}
+    assert [v.file for v in scan(padded, POLICY)] == ["a.py"]
+
+
+def test_long_chains_are_not_slow():
+    started = time.process_time()
+    for link in ("()", ".b", "[0]"):
+        source = f"import numpy as np\n{('np' + link * 200 + chr(10)) * 100}"
+        scan({"a.py": source}, POLICY)
+    assert time.process_time() - started < 20  # seconds; it was minutes
+
+
+def test_flags_are_few_and_short():
+    source = "".join(f"import os.{'x' * 500}{i}\n" for i in range(300))
+    source += "import gc, socket, ctypes, inspect, pickle, signal, mmap, pty, pdb\nx.__globals__\n"
+    found = watch({f"{n}.py": source for n in range(20)})
+    assert len(found) <= 31 and found[-1].endswith("more flags")
+    assert max(map(len, found)) < 200

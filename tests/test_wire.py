@@ -439,3 +439,13 @@ def test_a_script_does_not_say_what_is_expected_to_raise() -> None:
     raising.raises("check", 1)
     plain.call("check", 1)
     assert wire.pack_script(raising) == wire.pack_script(plain)
+
+
+def test_text_from_a_worker_moves_no_cursor() -> None:
+    script = Script({"f": ()})
+    script.call("f")
+    forged = [0, "Err\x1b[2Jor", "all\nitems\r passed\x1b[1A\u202e", "lstm.py:1", "x\x00 = 1"]
+    trace = wire.unpack_trace(wire.pack([[], forged, [], [], False]), script, 0.0)
+    assert trace.raised is not None
+    told = [trace.raised.type, trace.raised.message, trace.raised.where, trace.raised.line]
+    assert all(text.isprintable() for text in told)

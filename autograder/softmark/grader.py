@@ -31,6 +31,8 @@ from softmark.isolation.tiers import Level
 from softmark.result import ItemResult, Result, total
 from softmark.verdict import Failure
 
+_MOST_TOLD = 5
+
 
 @dataclass
 class Outcome:
@@ -96,7 +98,9 @@ class Grader:
         if submission.status != "ready":
             return _ungraded(topic, result, submission.status, Failure(submission.message))
         violations = policy.scan(submission.files, topic.policy)
-        said = [f"{v.file}:{v.line} uses {v.name}: {v.reason}" for v in violations]
+        said = [f"{v.file}:{v.line} uses {v.name}: {v.reason}" for v in violations[:_MOST_TOLD]]
+        if len(violations) > _MOST_TOLD:
+            said.append(f"and {len(violations) - _MOST_TOLD} more such lines")
         if said and topic.policy.action == "reject":
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
         flags = (*said, *result.flags)

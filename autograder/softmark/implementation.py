@@ -5,6 +5,7 @@ Submission, reference, variant, mistake and mutant are the same kind of thing he
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -44,16 +45,17 @@ class Implementation:
         """Import it: None if that went well, what it raised, or a Trace with a cause."""
         worker = self._zygote.spawn()
         limit = min(self._left(), max(5.0, self.limits.call_seconds))
+        started = time.monotonic()
         try:
             problem = worker.load(self.files, self.main, limit)
         except BadFrame as error:
             self.tampered = str(error)
             problem = Trace({}, cause="crashed")
+        self.seconds += time.monotonic() - started
         if problem is None:
             self._worker = worker
             return None
         if isinstance(problem, Trace):
-            self.seconds += problem.seconds
             self.ending = _ending(worker)
         worker.close()
         return problem

@@ -136,8 +136,8 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
         if any(e.name.casefold() in expected and not _is_folder(e) for e in entries):
             return [(_identify(path), real)]
         for entry in entries:
-            if (entry / "run.json").is_file() and (entry / "results").is_dir():
-                continue  # what an earlier batch wrote
+            if _is_output(entry):
+                continue
             if _MOODLE_TEXT not in entry.name and (_is_candidate(entry.name) or _is_folder(entry)):
                 groups.setdefault(_identify(entry).casefold(), []).append(entry)
     except (OSError, RuntimeError) as error:
@@ -147,6 +147,14 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
         raise IntakeError(f"{given}: nothing to grade in it: no folder, .py, .ipynb or archive")
     chosen = [_latest(group, topic) for group in groups.values()]
     return sorted((_identify(entry), entry) for entry in chosen)
+
+
+def _is_output(folder: Path) -> bool:
+    """Whether an earlier batch wrote this folder."""
+    try:
+        return (folder / "run.json").is_file() and (folder / "results").is_dir()
+    except OSError:
+        return False
 
 
 def _latest(group: Sequence[Path], topic: Topic) -> Path:

@@ -55,6 +55,9 @@ _WATCHED_ATTRIBUTES = _words(
 # Modules that others import for themselves, so that typing.sys is sys.
 _FOUND_IN_OTHERS = frozenset(["builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys"])
 # Names multiply and grow where they are made from each other; past this they tell nobody anything.
+_UNSCANNED = "it could not be looked through; hand in your code alone"
+_MOST_FLAGS = 30
+_MOST_SOURCE = 2**18  # of a longer text the tree takes hundreds of megabytes
 _MOST_MEANINGS = 16
 _MOST_PARTS = 16
 
@@ -72,9 +75,12 @@ class Violation:
 def scan(files: Mapping[str, str], policy: Policy) -> list[Violation]:
     """Where sources (file name -> text) use a forbidden name or anything inside it.
 
-    A file that does not parse has no violations: running it gives the better message.
+    A file that does not parse has no violations: running it gives the better message. One that cannot
+    be looked through is itself a violation.
     """
-    found = {
+    closed = [file for file, source in files.items() if policy.forbid and _mentions(source) is None]
+    found = {Violation("text that is too long or too deep", file, 1, _UNSCANNED) for file in closed}
+    found |= {
         Violation(name, file, mention.line, reason)
         for file, source in files.items()
         for mention in _mentions(source) or ()
@@ -91,15 +97,16 @@ def watch(files: Mapping[str, str]) -> list[str]:
     for file, source in files.items():
         mentions = _mentions(source)
         if mentions is None:
-            flags.append(f"{file} is nested too deeply to be scanned")
+            flags.append(f"{file} is too large or nested too deeply to be scanned")
             continue
         seen: set[str] = set()
         for mention in sorted(mentions, key=lambda mention: mention.line):
             for text in _remarks(mention):
                 if text not in seen:
                     seen.add(text)
-                    flags.append(f"{file}:{mention.line} {text}")
-    return flags
+                    flags.append(f"{file}:{mention.line} {text[:100]}")
+    more = len(flags) - _MOST_FLAGS
+    return flags if more <= 0 else [*flags[:_MOST_FLAGS], f"and {more} more flags"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,9 @@ def _within(name: str, outer: str) -> bool:
 
 @lru_cache(maxsize=16)  # scan and watch look at the same sources
 def _mentions(source: str) -> list[_Mention] | None:
-    """Every mention in a source; none if it does not parse, None if it is too deep to follow."""
+    """Every mention in a source; none if it does not parse, None if it is too large or too deep."""
+    if len(source) > _MOST_SOURCE:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -163,6 +172,7 @@ class _Scope:
     meanings: dict[str, list[str | ast.expr | None]] = field(default_factory=dict)
     starred: set[str] = field(default_factory=set)
     known: dict[str, frozenset[str]] = field(default_factory=dict)
+    resolved: dict[ast.expr, frozenset[str]] = field(default_factory=dict)
 
     def bind(self, name: str, meaning: str | ast.expr | None) -> None:
         self.meanings.setdefault(name, []).append(meaning)
@@ -200,6 +210,11 @@ class _Scope:
         """The dotted names that an expression may stand for; none if it is the author's own."""
         if isinstance(node, ast.Name):
             return self.lookup(node.id)
+        if node not in self.resolved:  # chains share their beginnings
+            self.resolved[node] = self._resolve(node)
+        return self.resolved[node]
+
+    def _resolve(self, node: ast.expr) -> frozenset[str]:
         if isinstance(node, ast.NamedExpr):
             return self.resolve(node.value)
         if isinstance(node, ast.IfExp):

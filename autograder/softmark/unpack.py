@@ -27,7 +27,8 @@ MAX_ARCHIVE = 64 * MB  # packed, and again unpacked
 MAX_ENTRIES = 2_000
 MAX_LISTED = 20_000  # entries of an archive, litter included
 MAX_DEPTH = 6  # folders within the folder
-MAX_HEADER = 2**16  # bytes of one header in a tar archive
+MAX_HEADER = 2**13  # bytes of one header in a tar archive
+MAX_HEADERS = 4 * MB  # and of all the longer ones together
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _OTHER_ARCHIVES = (".rar", ".7z", ".gz", ".bz2", ".xz", ".zst")
@@ -188,10 +189,18 @@ def _zip_listing(name: str, data: bytes) -> _Listing:
 class _Headers(io.BytesIO):
     """Bytes of a tar archive for tarfile, which reads a header whole however long it says it is."""
 
+    _left = MAX_HEADERS
+
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= MAX_HEADER:
             raise tarfile.ReadError("a header is too long")
-        return super().read(size)
+        data = super().read(size)
+        if size > tarfile.BLOCKSIZE:
+            self._left -= size
+            # tarfile's own search for a number in it takes the square of the number's length
+            if self._left < 0 or re.search(rb"\d{40}", data):
+                raise tarfile.ReadError("its headers are too long")
+        return data
 
 
 def _tar_listing(name: str, data: bytes) -> _Listing:

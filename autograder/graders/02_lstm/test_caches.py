@@ -7,6 +7,9 @@ import numpy as np
 from softmark.plugin import item
 from softmark.script import Rng
 
+# Numbers that agree with each other are worth something to those who compute the right ones.
+FORWARD = ("step.forward.h", "step.forward.c")
+
 
 def new_cell(run, draw):
     """A cell with random parameters."""
@@ -18,7 +21,7 @@ def same(first, second):
     return np.allclose(first, second, 1e-10, 1e-12)
 
 
-@item("step.caches", depends=("cell.params", "step.forward.h"))
+@item("step.caches", depends="cell.params", requires=FORWARD)
 def test_caches_in_any_order_and_twice(script, student, draw):
     """Handed back late, in another order or twice, a cache gives the gradients of its own step."""
     run = script()
@@ -41,7 +44,7 @@ def test_caches_in_any_order_and_twice(script, student, draw):
         )
 
 
-@item("step.accumulate", depends=("cell.params", "step.forward.h"))
+@item("step.accumulate", depends="cell.params", requires=FORWARD)
 def test_step_gradients_add_up(script, student, draw):
     """A second backward adds to grads, zero_grad clears them, another cell has its own."""
     run = script()
@@ -77,7 +80,11 @@ def test_step_gradients_add_up(script, student, draw):
         )
 
 
-@item("sequence.accumulate", depends=("sequence.forward.h", "step.caches", "step.accumulate"))
+@item(
+    "sequence.accumulate",
+    depends=("step.caches", "step.accumulate"),
+    requires="sequence.forward.h",
+)
 def test_sequence_gradients_add_up(script, student, draw):
     """lstm_backward adds to grads too, also the second time with the same cache."""
     run = script()

@@ -265,7 +265,9 @@ def _exact(value: Any, kind: type) -> Any:
 
 
 def _text(value: Any) -> str:
-    return str(_exact(value, str))[:_TEXT]
+    """Text of the student's on one line, without anything that moves a terminal's cursor."""
+    text: str = _exact(value, str)[:_TEXT]
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _step(value: Any, steps: int) -> int:

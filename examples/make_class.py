@@ -1,8 +1,8 @@
 """Write class_02_lstm/: a made-up class, each submission named after what it does.
 
 The right ones are made from the reference solution and its variants, the wrong ones from its known
-mistakes, the hostile ones from small edits below and from hostile_02_lstm/. Nothing in it depends
-on the machine or the day, so that a second run changes nothing::
+mistakes, most hostile ones from small edits below; those in WRITTEN are written by hand and left
+as they are. Nothing depends on the machine or the day, so that a second run changes nothing::
 
     python examples/make_class.py
 """
@@ -23,7 +23,8 @@ from softmark.mistakes import load_mistakes
 
 HERE = Path(__file__).resolve().parent
 TOPIC, FILE = "02_lstm", "lstm.py"
-CLASS, HOSTILE = HERE / f"class_{TOPIC}", HERE / f"hostile_{TOPIC}"
+CLASS = HERE / f"class_{TOPIC}"
+WRITTEN = ("forges_a_pass.py", "looks_for_the_solutions.py")
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 
 WRONG = {
@@ -78,7 +79,7 @@ def submissions() -> dict[str, bytes]:
     }
     texts |= {f"{name}.py": _without_markers(mistakes[id]) for name, id in WRONG.items()}
     texts |= {f"{name}.py": _edited(right, *edit) for name, edit in EDITS.items()}
-    texts |= {path.name: path.read_text() for path in HOSTILE.glob("*.py")}
+    texts |= {name: (CLASS / name).read_text() for name in WRITTEN}
     # some hand in a file, some a folder
     for name in ("exits_with_code_0", "wrong_db_averaged"):
         texts[f"{name}/{FILE}"] = texts.pop(f"{name}.py")
@@ -169,8 +170,9 @@ def _zip(source: str) -> bytes:
 
 def main() -> None:
     """Write the class anew."""
+    made = submissions()
     shutil.rmtree(CLASS, ignore_errors=True)
-    for name, data in submissions().items():
+    for name, data in made.items():
         path = CLASS / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

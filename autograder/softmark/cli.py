@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from softmark import __version__
 from softmark.course import Course, CourseError, find_course, load_course
-from softmark.result import ItemResult, Result
+from softmark.result import Result
+from softmark.screen import new_console, print_results
 
 if TYPE_CHECKING:
     from softmark.batch import Run
@@ -60,12 +60,6 @@ WorkersOption = Annotated[
 TopicArgument = Annotated[str | None, typer.Argument(help="A topic, such as 02_lstm.")]
 
 
-def _console(stderr: bool = False) -> Console:
-    # a pipe or a file gets a fixed width, so that a log reads like the screen
-    width = None if sys.stdout.isatty() else 100
-    return Console(stderr=stderr, width=width, highlight=False)
-
-
 @contextmanager
 def _errors() -> Iterator[None]:
     """Every expected error as one clear message and its exit code."""
@@ -91,7 +85,7 @@ def _errors() -> Iterator[None]:
 
 
 def _complain(message: str, code: int) -> None:
-    _console(stderr=True).print(Text(f"softmark: {message}", style="bold red"), soft_wrap=True)
+    new_console(stderr=True).print(Text(f"softmark: {message}", style="bold red"), soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -190,7 +184,7 @@ def grade(
                 advance()
         _write_scores(out, results)
         if not as_json:
-            _print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
+            print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
     if any(result.faulty for result in results):
         raise typer.Exit(GRADER_FAILED)
     lost = any(r.score is None or r.score < r.max_score for r in results)
@@ -254,7 +248,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    console = _console(stderr=True)
+    console = new_console(stderr=True)
     if quiet or count < 2 or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -262,71 +256,6 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=count)
         yield lambda: progress.advance(task)
-
-
-def _print_results(results: list[Result], max_score: float, out: Path) -> None:
-    console = _console()
-    table = Table(box=None, expand=True, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("submission", overflow="fold", max_width=36)
-    table.add_column(f"of {max_score:g}", justify="right")
-    table.add_column("what to look at first", ratio=1, overflow="ellipsis", no_wrap=True)
-    for result in results:
-        style = _style(result)
-        table.add_row(
-            Text.assemble(result.student, (" ⚑" if result.flags else "", "yellow")),
-            Text("held" if result.score is None else f"{result.score:g}", style=style),
-            Text(_headline(result), style="dim" if style == "green" else ""),
-        )
-    console.print(table)
-    seconds = sum(result.seconds for result in results)
-    isolation = next((result.isolation for result in results if result.isolation), {})
-    kept = [name for name, held in isolation.items() if held is True]
-    lacking = [name for name, held in isolation.items() if held is False]
-    count = "1 submission" if len(results) == 1 else f"{len(results)} submissions"
-    lines = [
-        f"{count}, {seconds:.1f} s of grading. Isolation '{isolation.get('tier')}': {', '.join(kept)}.",
-        f"Results: {out / 'results'}",
-    ]
-    if any(result.flags for result in results):
-        lines.insert(
-            1, "⚑ uses or says something that a person may want to look at: see its flags."
-        )
-    console.print(Text("\n" + "\n".join(lines), style="dim"), soft_wrap=True)
-    if lacking:
-        said = f"Not kept here: {', '.join(lacking)}. 'softmark doctor' tells more."
-        console.print(Text(said, style="bold yellow"), soft_wrap=True)
-    if "missing" in isolation:
-        console.print(Text(f"Missing: {isolation['missing']}", style="yellow"), soft_wrap=True)
-    for fault in dict.fromkeys(i.message for r in results for i in r.items if i.status == "error"):
-        console.print(Text(f"grader fault: {fault}", style="bold red"), soft_wrap=True)
-
-
-def _style(result: Result) -> str:
-    if result.score is None:
-        return "magenta"
-    if result.score >= result.max_score:
-        return "green"
-    return "yellow" if result.score > 0 else "red"
-
-
-def _headline(result: Result) -> str:
-    if result.message:
-        return result.message
-    failed = [item for item in result.items if item.status != "passed"]
-    if not failed:
-        return "all items passed"
-    first = _most_telling(failed)
-    return f"{first.id}: {first.message}"
-
-
-def _most_telling(items: list[ItemResult]) -> ItemResult:
-    """The first item that failed by itself, not for what it stands on."""
-    own = [
-        item
-        for item in items
-        if not item.message.startswith(("This stands on", "This counts", "Not run"))
-    ]
-    return (own or items)[0]
 
 
 # ---- check -------------------------------------------------------------------------------------
@@ -337,7 +266,7 @@ def check(topic: TopicArgument = None) -> None:
     """Run the public tests on your own files."""
     from softmark.check import find_topic_folder, run_public_tests
 
-    console = _console()
+    console = new_console()
 
     def tell(test: Checked) -> None:
         mark, style = ("✗", "red") if test.message else ("✓", "green")
@@ -398,7 +327,7 @@ def verify(
     from softmark import verify as verification
     from softmark.batch import Run
 
-    console = _console()
+    console = new_console()
     failed = 0
     with _errors():
         _check_tier(isolation)
@@ -428,7 +357,7 @@ def doctor() -> None:
     from softmark.bench import versions
     from softmark.isolation.tiers import GUARANTEES, Level, supported, survey
 
-    console = _console()
+    console = new_console()
     console.print(
         ", ".join(f"{k} {v}" for k, v in versions().items()) + f", {os.cpu_count()} cores"
     )

@@ -765,3 +765,13 @@ def test_text_over_several_lines_stays_in_one(course):
     said = failure(course)
     assert said.startswith("course.yaml:4: topics[0].id: 'a b' cannot be a topic")
     assert "\n" not in said
+
+
+def test_a_wrong_entry_does_not_make_its_list_empty(tmp_path):
+    (tmp_path / "course.yaml").write_text(
+        "title: x\ntopics:\n  - id: 02_lstm\n    dew: 2026-01-01\n"
+    )
+    with pytest.raises(CourseError) as error:
+        load_course(tmp_path)
+    (line,) = str(error.value).splitlines()
+    assert line.startswith("course.yaml:4: topics[0].dew: unknown key")

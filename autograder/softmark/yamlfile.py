@@ -87,7 +87,14 @@ class Yaml:
         try:
             return model.model_validate(self.content)
         except ValidationError as error:
-            raise self.error(_explain(model, one) for one in _causes(error.errors())) from None
+            found = error.errors()
+            # a list counts as too short where its entries are wrong: that much is said already
+            told = [
+                details
+                for details in found
+                if details["type"] != "too_short" or not any(_within(d, details) for d in found)
+            ]
+            raise self.error(_explain(model, details) for details in told) from None
 
 
 def read(path: Path, shown: str, purpose: str) -> Yaml:
@@ -133,6 +140,11 @@ def read(path: Path, shown: str, purpose: str) -> Yaml:
     if found:
         raise _error(shown, found)
     return Yaml(shown, content, lines)
+
+
+def _within(details: ErrorDetails, outer: ErrorDetails) -> bool:
+    key, around = details["loc"], outer["loc"]
+    return len(key) > len(around) and key[: len(around)] == around
 
 
 def invalid(problems: Iterable[Problem]) -> ValidationError:

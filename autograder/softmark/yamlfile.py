@@ -87,14 +87,7 @@ class Yaml:
         try:
             return model.model_validate(self.content)
         except ValidationError as error:
-            found = error.errors()
-            # a list counts as too short where its entries are wrong: that much is said already
-            told = [
-                details
-                for details in found
-                if details["type"] != "too_short" or not any(_within(d, details) for d in found)
-            ]
-            raise self.error(_explain(model, details) for details in told) from None
+            raise self.error(_explain(model, one) for one in _causes(error.errors())) from None
 
 
 def read(path: Path, shown: str, purpose: str) -> Yaml:
@@ -140,11 +133,6 @@ def read(path: Path, shown: str, purpose: str) -> Yaml:
     if found:
         raise _error(shown, found)
     return Yaml(shown, content, lines)
-
-
-def _within(details: ErrorDetails, outer: ErrorDetails) -> bool:
-    key, around = details["loc"], outer["loc"]
-    return len(key) > len(around) and key[: len(around)] == around
 
 
 def invalid(problems: Iterable[Problem]) -> ValidationError:
@@ -272,17 +260,21 @@ _WANTED = {
 
 
 def _causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without the keys that are only missing because they are there misspelt."""
+    """Without the keys that are only missing because they are there misspelt, and the lists that are
+    only too short because their entries are wrong."""
     unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
-    return [
-        error
-        for error in errors
-        if error["type"] != "missing"
-        or not any(
-            loc[:-1] == error["loc"][:-1] and suggestion(loc[-1], [str(error["loc"][-1])])
-            for loc in unknown
-        )
-    ]
+    places = [error["loc"] for error in errors]
+
+    def follows(error: ErrorDetails) -> bool:
+        place = error["loc"]
+        if error["type"] == "missing":
+            return any(
+                loc[:-1] == place[:-1] and suggestion(loc[-1], [str(place[-1])]) for loc in unknown
+            )
+        inside = [loc for loc in places if len(loc) > len(place) and loc[: len(place)] == place]
+        return error["type"] == "too_short" and bool(inside)
+
+    return [error for error in errors if not follows(error)]
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails) -> Problem:

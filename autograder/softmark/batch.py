@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
@@ -44,15 +45,18 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
 
     level: Future[Level] = Future()
 
-    def work() -> None:
+    count = max(1, min(workers, len(entries)))
+    processors = sorted(os.sched_getaffinity(0))
+
+    def work(cpu: int | None) -> None:
         try:
-            _work(run, level, waiting, done, stop)
+            _work(run, level, waiting, done, stop, cpu)
         except BaseException as error:  # told to the caller, who raises it
             done.put(error)
         done.put(None)
 
-    count = max(1, min(workers, len(entries)))
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    cpus = processors if count == len(processors) else [None] * count
+    threads = [threading.Thread(target=work, args=[cpu], daemon=True) for cpu in cpus]
     for thread in threads:
         thread.start()
     try:
@@ -80,9 +84,10 @@ def _work(
     waiting: queue.SimpleQueue[tuple[str, Path]],
     done: queue.SimpleQueue[Result | BaseException | None],
     stop: threading.Event,
+    cpu: int | None,
 ) -> None:
-    """One worker: a Session, renewed when it dies."""
-    session = Session(run.course, run.topic, run.seed)
+    """One worker: a Session, renewed when it dies, on a processor of its own if ``cpu`` is one."""
+    session = Session(run.course, run.topic, run.seed, cpu=cpu)
     try:
         with contextlib.suppress(queue.Empty, CancelledError):
             try:

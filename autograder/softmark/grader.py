@@ -337,7 +337,10 @@ def _receive(connection: socket.socket) -> Any:
 
 
 def main() -> int:
-    """Serve on the socket whose descriptor is the first argument."""
+    """Serve on the socket whose descriptor is the first argument; stay on the processor that is the
+    second, if there is one."""
+    if sys.argv[2:]:
+        os.sched_setaffinity(0, {int(sys.argv[2])})
     connection = socket.socket(fileno=int(sys.argv[1]))
     try:
         folder, topic_id, seed, level = _receive(connection)

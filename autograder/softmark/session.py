@@ -35,18 +35,27 @@ class SessionDied(SessionFailed):
 class Session:
     """A grading process for one topic. A context manager."""
 
-    def __init__(self, course: Course, topic: Topic, seed: int, level: Level | None = None) -> None:
+    def __init__(
+        self,
+        course: Course,
+        topic: Topic,
+        seed: int,
+        level: Level | None = None,
+        cpu: int | None = None,
+    ) -> None:
         """Start it; without a ``level`` it loads what it needs and waits for ``start``.
 
-        Raises SessionFailed.
+        ``cpu``: the processor to stay on. Grader and worker take turns, so that one is enough for both,
+        and each finds in its cache what the other left there. Raises SessionFailed.
         """
         self._course, self._topic, self._seed = course, topic, seed
         self._socket, theirs = socket.socketpair()
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        stay = [] if cpu is None else [str(cpu)]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "softmark.grader", str(theirs.fileno())],
+                [sys.executable, "-m", "softmark.grader", str(theirs.fileno()), *stay],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -93,6 +93,9 @@ def test_it_needs_nothing_that_only_linux_has(work: Path) -> None:
         "from softmark.cli import app; app(['check'])",
         "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider']))",
         "from softmark.cli import app; sys.platform = 'darwin'; app(['doctor'])",
+        "from softmark.cli import app; sys.platform = 'darwin'\n"
+        f"try: app(['grade', 'lstm.py', '--topic', '02_lstm', '--out', 'o', '--course', {str(ROOT)!r}])\n"
+        "except SystemExit as end: raise SystemExit(0 if end.code == 2 else 9)",
     ):
         command = [sys.executable, "-c", blocked + run]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)

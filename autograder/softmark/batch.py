@@ -14,7 +14,7 @@ from pathlib import Path
 from softmark.bench import isolate, versions
 from softmark.course import Course, Topic
 from softmark.intake import Submission, read_submission
-from softmark.isolation.tiers import Level
+from softmark.isolation.tiers import IsolationRefused, Level, supported
 from softmark.result import ItemResult, Result
 from softmark.session import Session, SessionDied
 
@@ -37,6 +37,9 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
     that dies is replaced and its submission tried once more; then that submission's items are
     ``error``.
     """
+    reason = supported()
+    if reason:
+        raise IsolationRefused(reason)
     waiting: queue.SimpleQueue[tuple[str, Path]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Result | BaseException | None] = queue.SimpleQueue()
     stop = threading.Event()
@@ -45,9 +48,6 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
 
     level: Future[Level] = Future()
 
-    count = max(1, min(workers, len(entries)))
-    processors = sorted(os.sched_getaffinity(0))
-
     def work(cpu: int | None) -> None:
         try:
             _work(run, level, waiting, done, stop, cpu)
@@ -55,6 +55,8 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
             done.put(error)
         done.put(None)
 
+    count = max(1, min(workers, len(entries)))
+    processors = sorted(os.sched_getaffinity(0))
     cpus = processors if count == len(processors) else [None] * count
     threads = [threading.Thread(target=work, args=[cpu], daemon=True) for cpu in cpus]
     for thread in threads:

@@ -61,8 +61,9 @@ class Grader:
         self.needs = plugin.item_table(tests)
         _check_rubric(bench.topic, self.needs, tests)
         order = list(bench.topic.rubric)
+        self._ids = {test: _item_id(test) for test in tests}
         self._direct = {test: plugin.direct_call(test, bench) for test in tests}
-        self.tests = sorted(tests, key=lambda test: order.index(_item_id(test)))
+        self.tests = sorted(tests, key=lambda test: order.index(self._ids[test]))
         self.broken: dict[str, str] = {}
         problem = bench.take(bench.reference_files)
         if problem is not None:
@@ -106,11 +107,8 @@ class Grader:
         flags = (*said, *result.flags)
         result = result.model_copy(update={"flags": flags})
         problem = self.bench.take(submission.files)
-        if problem is None:
-            outcomes = self._run()
-            tampered = self.bench.submission.tampered
-        else:
-            outcomes, tampered = {}, self.bench.submission.tampered
+        outcomes = self._run() if problem is None else {}
+        tampered = self.bench.submission.tampered
         self.bench.release()
         if tampered:
             # an honest file never writes to this channel: a person should look at it
@@ -131,7 +129,7 @@ class Grader:
         """Run every test on the submission of the moment."""
         outcomes = {id: Outcome(needs) for id, needs in self.needs.items()}
         for number, test in enumerate(self.tests):
-            outcome = outcomes[_item_id(test)]
+            outcome = outcomes[self._ids[test]]
             lost = next((n for n in outcome.needs.depends if outcomes[n].stopped), None)
             if lost is not None and not outcome.failures:
                 cause = outcomes[lost].failures[-1].cause
@@ -293,6 +291,10 @@ class _Server:
     def __init__(self, connection: socket.socket, bench: Bench) -> None:
         self._connection, self._bench = connection, bench
 
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Give the fixtures the Bench of this process."""
+        config.stash[plugin.BENCH] = self._bench
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         grader = Grader(self._bench, session.items)
@@ -363,17 +365,7 @@ def _serve(connection: socket.socket, bench: Bench) -> None:
     options = "-p softmark.plugin -p no:cacheprovider -p no:terminal --assert=plain --capture=no"
     arguments = [*options.split(), "--rootdir", str(graders), "-c", os.devnull, str(graders)]
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(arguments, plugins=[_Server(connection, bench), _Keep(bench)])
-
-
-class _Keep:
-    """Gives the plugin's fixtures the Bench of this process."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[plugin.BENCH] = self._bench
+        pytest.main(arguments, plugins=[_Server(connection, bench)])
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from traitlets import Integer, Unicode
 
+from softmark.bench import isolate
 from softmark.course import Topic, load_course
 from softmark.intake import Submission, read_submission
-from softmark.isolation.tiers import reach
 from softmark.result import ItemResult, Result
 from softmark.session import Session, SessionFailed
 
@@ -112,7 +112,7 @@ class _Desk:
         opened = load_course(course)
         self.topic = opened.topic(topic)
         self.seed = secrets.randbits(63) if seed is None else seed
-        self.level = reach(isolation, secret=[opened.solution(topic), opened.graders(topic)])
+        self.level = isolate(opened, topic, isolation)
         self._start = functools.partial(Session, opened, self.topic, self.seed, self.level)
         self._session = self._start()
         atexit.register(lambda: self._session.close())

@@ -15,6 +15,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from softmark.calls import CallsText, as_calls
+from softmark.questions import (
+    ANSWERS_FILE,
+    QUESTIONS,
+    QUESTIONS_FILE,
+    Question,
+    Tier,
+    load_questions,
+)
 from softmark.script import Calls
 from softmark.yamlfile import CourseError as CourseError
 from softmark.yamlfile import (
@@ -61,6 +69,7 @@ def _dotted_name(text: str) -> str:
 TopicId = Annotated[str, AfterValidator(_topic_id)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 DottedName = Annotated[str, AfterValidator(_dotted_name)]
+Forbidden = Annotated[Mapping[DottedName, Text], AfterValidator(Frozen)]
 
 
 class RubricEntry(Strict):
@@ -68,7 +77,13 @@ class RubricEntry(Strict):
 
     title: Text = Field(description="what the item asks for, as students read it")
     points: float = Field(gt=0, description="what the item is worth, a number")
-    tier: Literal["core", "extension", "bonus"] = "core"
+    tier: Tier = "core"
+    follow_through: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="the share of the points for being right given one's own earlier mistake",
+    )
 
 
 class Item(RubricEntry):
@@ -91,8 +106,28 @@ class Limits(Strict):
 class Policy(Strict):
     """Dotted names a submission may not use, each with the reason that students are shown."""
 
-    forbid: Annotated[Mapping[DottedName, Text], AfterValidator(Frozen)] = Frozen({})
+    forbid: Forbidden = Frozen({})
     action: Literal["flag", "reject"] = "reject"
+
+
+class TwinEntry(Strict):
+    """The same exercise in PyTorch, in a file of its own that may be handed in beside the others.
+
+    It is run where PyTorch is, and ``forbid`` is its own: the policy's is for the other files.
+    """
+
+    file: FileName = Field(description="the name of its file, one of 'files'")
+    calls: CallsText = Field(description="what every call of the file returns")
+    forbid: Forbidden = Frozen({})
+
+
+@dataclass(frozen=True)
+class Twin:
+    """See TwinEntry."""
+
+    file: str
+    calls: Calls
+    forbid: Mapping[str, str]
 
 
 class _TopicFile(Strict):
@@ -108,6 +143,7 @@ class _TopicFile(Strict):
     calls: CallsText = Field(description="what every call returns")
     limits: Limits = Limits()
     policy: Policy = Policy()
+    twin: TwinEntry | None = None
 
     @field_validator("files")
     @classmethod
@@ -123,6 +159,15 @@ class _TopicFile(Strict):
             raise invalid(problems)
         return files
 
+    @field_validator("twin")
+    @classmethod
+    def _twin_is_handed_in(cls, twin: TwinEntry | None, info: ValidationInfo) -> TwinEntry | None:
+        files = info.data.get("files", ())
+        if twin and files and twin.file not in files[1:]:
+            text = f"must be one of 'files', after the first ({files[0]}), not '{twin.file}'"
+            raise invalid([(("file",), text)])
+        return twin
+
     @field_validator("rubric")
     @classmethod
     def _rubric_scores(cls, rubric: Mapping[str, RubricEntry]) -> Mapping[str, RubricEntry]:
@@ -130,6 +175,11 @@ class _TopicFile(Strict):
             ((id,), "must be an id such as step.forward: letters, digits, _ and - between dots")
             for id in rubric
             if not all(made_of(part, "_-") and part.isascii() for part in id.split("."))
+        ]
+        problems += [
+            ((id,), f"ids that begin with '{QUESTIONS}.' are those of {QUESTIONS_FILE}")
+            for id in rubric
+            if id.split(".")[0] == QUESTIONS
         ]
         if not any(item.tier == "core" for item in rubric.values()):
             problems.append(((), "has no core item, so there is no full score; add one"))
@@ -140,7 +190,10 @@ class _TopicFile(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """One assignment. ``files[0]`` is the main module; ``rubric`` keeps the order of the file."""
+    """One assignment. ``files[0]`` is the main module, the others may be missing.
+
+    ``rubric`` keeps the order of the file; after it come the items of ``questions``.
+    """
 
     id: str
     folder: Path
@@ -152,6 +205,13 @@ class Topic:
     calls: Calls
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
+    twin: Twin | None = None
+    questions: Mapping[str, Question] = field(default_factory=dict)
+
+    @property
+    def handed_in(self) -> tuple[str, ...]:
+        """The names of everything that may be handed in."""
+        return (*self.files, ANSWERS_FILE) if self.questions else self.files
 
     @property
     def module(self) -> str:
@@ -289,6 +349,14 @@ def load_topic(folder: Path) -> Topic:
     path = folder / TOPIC_FILE
     file = read(path, _shown(path, root), "the topic's title, files, rubric and calls")
     data = file.fit(_TopicFile)
+    questions = load_questions(folder / QUESTIONS_FILE, _shown(folder / QUESTIONS_FILE, root))
+    rubric = {id: Item(id=id, **dict(entry)) for id, entry in data.rubric.items()}
+    for name, asked in questions.items():
+        id = f"{QUESTIONS}.{name}"
+        rubric[id] = Item(id=id, title=asked.title, points=asked.points, tier=asked.tier)
+    twin = None
+    if data.twin is not None:
+        twin = Twin(data.twin.file, as_calls(data.twin.calls), data.twin.forbid)
     return Topic(
         id=folder.name,
         folder=folder,
@@ -296,10 +364,12 @@ def load_topic(folder: Path) -> Topic:
         hours=data.hours,
         files=data.files,
         worker=data.worker,
-        rubric=Frozen({id: Item(id=id, **dict(entry)) for id, entry in data.rubric.items()}),
+        rubric=Frozen(rubric),
         calls=as_calls(data.calls),
         limits=data.limits,
         policy=data.policy,
+        twin=twin,
+        questions=questions,
     )
 
 

@@ -11,6 +11,8 @@ Which file is taken for an expected ``lstm.py``: the first rule that finds one.
 3. For the first expected file, a ``.py`` that was handed in alone, whatever its name.
 4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
 
+Of a topic with questions, ``answers.yaml`` is found in the same way.
+
 A folder in which none is found but that holds one archive stands for that archive. The first
 expected file decides: without it a submission is ``missing`` or ``unreadable``. Others that are
 missing or cannot be read are left out, with a note.
@@ -268,7 +270,7 @@ def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dic
         raise RefusedError(
             f"Expected {first}, but {name} {held}. Hand in {first} under that name.", "missing"
         )
-    if absent := [expected for expected in topic.files if expected not in files]:
+    if absent := [expected for expected in topic.handed_in if expected not in files]:
         notes.append(f"missing: {', '.join(absent)}")
     return files
 
@@ -280,7 +282,7 @@ def _take(
     own: dict[str, str] = {}
     cells: dict[str, str] = {}
     used: set[PurePosixPath] = set()
-    for expected in topic.files:
+    for expected in topic.handed_in:
         is_first = expected == topic.files[0]
         try:
             entry = _choose(expected, is_first, entries, topic, alone)
@@ -288,7 +290,7 @@ def _take(
                 continue
             used.add(entry.path)
             if entry.suffix == ".ipynb":
-                others = topic.files[1:] if is_first else ()
+                others = topic.handed_in[1:] if is_first else ()
                 cells |= notebook_files(entry, expected, others, notes)
             else:
                 own[expected] = python_text(entry.shown, entry.read(MAX_SOURCE))
@@ -327,8 +329,9 @@ def _pick(wanted: str, expected: str, entries: Sequence[Entry], topic: Topic) ->
         depth = min(len(e.path.parts) for e in same)
         least = [e for e in same if len(e.path.parts) == depth]
         return _only([e for e in least if e.path.name == wanted] or least, wanted)
-    suffix = PurePosixPath(wanted).suffix
-    like = [e for e in entries if e.suffix == suffix and _meant(e.path, topic) == expected]
+    suffixes = [PurePosixPath(wanted).suffix]
+    suffixes += [".yml"] if suffixes == [".yaml"] else []
+    like = [e for e in entries if e.suffix in suffixes and _meant(e.path, topic) == expected]
     return _only(like, wanted)
 
 
@@ -344,7 +347,10 @@ def _meant(path: PurePosixPath, topic: Topic) -> str | None:
     stem = path.stem.casefold()
     if stem.startswith("test_") or stem.endswith("_test"):
         return None
-    for expected in sorted(topic.files, key=len, reverse=True):
+    text = path.suffix.casefold() in (".yaml", ".yml")
+    for expected in sorted(topic.handed_in, key=len, reverse=True):
+        if text != expected.endswith(".yaml"):
+            continue
         word = re.escape(PurePosixPath(expected).stem.casefold())
         if re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", stem):
             return expected

@@ -6,6 +6,7 @@ The reference answers each Script once: its Traces are kept for every later subm
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,30 +22,38 @@ from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
+_NO_TORCH = "PyTorch is not installed here: pip install 'softmark[torch]'"
+
 
 class GraderFault(Exception):
     """The grader is wrong, not the submission; the message is for the instructor."""
 
 
+class NotGraded(Exception):
+    """What is asked cannot be measured on this machine; the message says why."""
+
+
 class Bench:
-    """One zygote, the reference on it, and the submission of the moment. A context manager."""
+    """Zygotes, the reference on them, and the submission of the moment. A context manager."""
 
     def __init__(self, course: Course, topic: Topic, seed: int, level: Level) -> None:
-        """Start the zygote. Raises GraderFault where the reference is missing."""
+        """Start the topic's zygote. Raises GraderFault where the reference or PyTorch is missing."""
         from softmark.isolation import sandbox  # Linux alone has what it loads
 
         sandbox.undumpable()  # answers live here: no other process of this user may look in
-        if topic.worker != "numpy":
-            raise GraderFault(f"worker: {topic.worker} cannot be graded yet; only numpy can")
+        if topic.worker == "torch" and not _has_torch():
+            raise GraderFault(f"{topic.id}: {_NO_TORCH}")
         self.course, self.topic, self.seed, self.level = course, topic, seed, level
-        limits = topic.limits
-        caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
         self.reference_files = reference_files(course, topic)
-        self._zygote = Zygote(level.layers, ["numpy"], caps, level.seccomp)
-        self._reference = self._implementation(self.reference_files)
-        self._submission: Implementation | None = None
+        self._zygotes = {topic.worker: self._start(topic.worker)}
+        self._reference: dict[bool, Implementation] = {}
+        self._submission: dict[bool, Implementation] = {}
+        self._twin_failure: Failure | None = None
         self._answers: dict[bytes, Answer] = {}
+        self._questions: list[Question] = []
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
+        self.asked: list[tuple[Question, tuple[str, ...]]] = []
+        """What was compared since the list was last cleared: the question, and which outputs."""
 
     def __enter__(self) -> Bench:
         return self
@@ -54,76 +63,120 @@ class Bench:
 
     def close(self) -> None:
         self.release()
-        self._reference.close()
-        self._zygote.close()
+        for implementation in self._reference.values():
+            implementation.close()
+        for zygote in self._zygotes.values():
+            zygote.close()
 
-    def _implementation(self, files: Mapping[str, str]) -> Implementation:
-        return Implementation(self._zygote, files, self.topic.module, self.topic.limits)
+    def _start(self, kind: str) -> Zygote:
+        limits, level = self.topic.limits, self.level
+        caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
+        distributions = ["numpy", "torch"] if kind == "torch" else ["numpy"]
+        return Zygote(level.layers, distributions, caps, level.seccomp)
+
+    def implementation(self, files: Mapping[str, str], twin: bool = False) -> Implementation:
+        """These files on the zygote they need: the PyTorch twin alone, or all but it."""
+        topic = self.topic
+        if not twin:
+            own = [name for name in topic.files if not topic.twin or name != topic.twin.file]
+            kept = {name: files[name] for name in own if name in files}
+            return Implementation(self._zygotes[topic.worker], kept, topic.files[0], topic.limits)
+        assert topic.twin is not None
+        if "torch" not in self._zygotes:
+            self._zygotes["torch"] = self._start("torch")
+        file, forbid = topic.twin.file, tuple(topic.twin.forbid)
+        return Implementation(
+            self._zygotes["torch"], {file: files[file]}, file, topic.limits, forbid
+        )
 
     # ---- the submission of the moment
 
-    @property
-    def submission(self) -> Implementation:
-        assert self._submission is not None
-        return self._submission
+    def take(self, files: Mapping[str, str], twin_failure: Failure | None = None) -> Failure | None:
+        """Make ``files`` the submission; what is wrong with importing it, if anything is.
 
-    def take(self, files: Mapping[str, str]) -> Failure | None:
-        """Make ``files`` the submission; what is wrong with importing it, if anything is."""
+        ``twin_failure`` tells why its twin is not to be run.
+        """
         self.release()
-        self._submission = self._implementation(files)
-        problem = self._submission.load()
-        if problem is None:
-            return None
-        main = self.topic.files[0]
-        if isinstance(problem, Raised):
-            said = describe(problem, "it").removeprefix("it raised ")
-            return Failure(f"{main} cannot be imported: {said}", cause="error")
-        if problem.cause == "timeout":
-            return Failure(
-                f"importing {main} did not end. Is there a loop at the top level?", (), "timeout"
-            )
-        return Failure(
-            f"importing {main} stopped the grading process: {self._submission.ending}.",
-            (),
-            "crashed",
-        )
+        self._submission[False] = self.implementation(files)
+        problem = _import_failure(self._submission[False])
+        twin = self.topic.twin
+        self._twin_failure = twin_failure
+        if twin is not None and problem is None and twin_failure is None:
+            if twin.file not in files:
+                self._twin_failure = Failure(f"{twin.file} was not handed in.")
+            elif _has_torch():
+                self._submission[True] = self.implementation(files, twin=True)
+                self._twin_failure = _import_failure(self._submission[True])
+        return problem
 
     def release(self) -> None:
-        """Let go of the submission and its worker."""
-        if self._submission is not None:
-            self._submission.close()
-            self._submission = None
+        """Let go of the submission and its workers."""
+        for implementation in self._submission.values():
+            implementation.close()
+        self._submission = {}
+
+    @property
+    def tampered(self) -> str:
+        """What the submission's workers sent that no honest one sends; "" where nothing."""
+        return next((i.tampered for i in self._submission.values() if i.tampered), "")
+
+    def submitted(self, question: Question) -> Implementation:
+        """The part of the submission that a question is for."""
+        return self._submission[question.twin]
 
     # ---- what graders ask
 
     def question(self, script: Script) -> Question:
         """A Script ready to be asked, any number of times."""
+        twin = self.topic.twin is not None and script.calls is self.topic.twin.calls
         packed = pack_script(script)
-        return Question(script, packed, hashlib.sha256(packed).digest())
+        return Question(script, packed, hashlib.sha256(packed).digest(), twin)
 
     def reference(self, question: Question) -> Trace:
-        """The reference's Trace. Raises GraderFault where the reference itself fails."""
+        """The reference's Trace. Raises GraderFault where the reference itself fails, and NotGraded."""
         return self._answer(question).trace
+
+    def questions(self, twin: bool) -> list[tuple[Question, float]]:
+        """Every question that the reference has answered, and the seconds that others may take."""
+        return [
+            (question, self._patience(self._answers[question.digest]))
+            for question in self._questions
+            if question.twin == twin
+        ]
+
+    def answered(self, question: Question) -> Trace | None:
+        """The submission's Trace where it was asked this question and its worker lived."""
+        implementation = self._submission.get(question.twin)
+        return None if implementation is None else implementation.answered(question)
 
     def _answer(self, question: Question) -> Answer:
         if question.digest not in self._answers:
             self._answers[question.digest] = Answer(question.script, self._ask_reference(question))
+            self._questions.append(question)
         return self._answers[question.digest]
 
     def _ask_reference(self, question: Question) -> Trace:
-        trace = self._reference.trace(question, self.topic.limits.submission_seconds)
-        self._reference.seconds = 0.0
+        if question.twin and not _has_torch():
+            raise NotGraded(_NO_TORCH)
+        if question.twin not in self._reference:
+            made = self.implementation(self.reference_files, question.twin)
+            self._reference[question.twin] = made
+        reference = self._reference[question.twin]
+        trace = reference.trace(question, self.topic.limits.submission_seconds)
+        reference.seconds = 0.0
         if trace.cause is not None:  # not the answer to remember: the next Script starts afresh
-            self._reference.close()
-            self._reference = self._implementation(self.reference_files)
+            self._reference.pop(question.twin).close()
         _check_reference(question.script, trace)
         return trace
 
     def student(self, question: Question) -> Trace | Failure:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
-        output has another type, shape or dtype. Values are not compared."""
+        output has another type, shape or dtype. Values are not compared. Raises NotGraded."""
+        self.asked.append((question, ()))
+        if question.twin and self._twin_failure:
+            return self._twin_failure
         answer, actual = self._both(question)
-        script, expected, ending = answer.script, answer.trace, self.submission.ending
+        script, expected, ending = answer.script, answer.trace, self.submitted(question).ending
         return (
             stopped(script, expected, actual, ending)
             or misshapen(script, expected, actual)
@@ -134,21 +187,28 @@ class Bench:
         """Compare the submission's outputs (those named in ``only``, or all) with the reference's.
 
         Where the submission's process was lost on the way, it is asked again for no more than the
-        outputs in ``only`` need: what comes after them is another item's.
+        outputs in ``only`` need: what comes after them is another item's. Raises NotGraded.
         """
+        self.asked.append((question, tuple(only)))
+        if question.twin and self._twin_failure:
+            return self._twin_failure
         answer, actual = self._both(question)
         if actual.cause is not None and only:
             part = question.script.until(only)
             if len(part.steps) < len(question.script.steps):
                 question = self.question(part)
                 answer, actual = self._both(question)
-        return differences(answer, actual, only, self.submission.ending)
+        return differences(answer, actual, only, self.submitted(question).ending)
 
     def _both(self, question: Question) -> tuple[Answer, Trace]:
         """The reference's answer and the submission's Trace."""
-        answer, limits = self._answer(question), self.topic.limits
-        limit = max(limits.call_seconds, limits.call_factor * answer.trace.seconds)
-        return answer, self.submission.trace(question, limit)
+        answer = self._answer(question)
+        return answer, self.submitted(question).trace(question, self._patience(answer))
+
+    def _patience(self, answer: Answer) -> float:
+        """Seconds that another implementation may take for what the reference answered."""
+        limits = self.topic.limits
+        return max(limits.call_seconds, limits.call_factor * answer.trace.seconds)
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -161,6 +221,26 @@ class Bench:
             params = self.reference(self.question(script))[read]
             self._shapes[key] = {name: np.shape(value) for name, value in params.items()}
         return self._shapes[key]
+
+
+def _import_failure(implementation: Implementation) -> Failure | None:
+    """Load it; what is wrong with importing it, if anything is."""
+    problem, main = implementation.load(), implementation.main
+    if problem is None:
+        return None
+    if isinstance(problem, Raised):
+        said = describe(problem, "it").removeprefix("it raised ")
+        return Failure(f"{main} cannot be imported: {said}", cause="error")
+    if problem.cause == "timeout":
+        return Failure(
+            f"importing {main} did not end. Is there a loop at the top level?", (), "timeout"
+        )
+    ending = implementation.ending
+    return Failure(f"importing {main} stopped the grading process: {ending}.", (), "crashed")
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
 
 
 def _check_reference(script: Script, trace: Trace) -> None:

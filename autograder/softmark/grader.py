@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from _pytest.runner import runtestprotocol
 from softmark import plugin, policy
 from softmark.bench import Bench, GraderFault, versions
 from softmark.course import CourseError, Item, Topic, load_course
+from softmark.diagnose import Asked, Diagnosis
 from softmark.intake import Submission
 from softmark.isolation import wire
 from softmark.isolation.host import ZygoteFailed
 from softmark.isolation.tiers import Level
+from softmark.questions import ANSWERS_FILE, QUESTIONS, load_answers, mark, parse_answers
 from softmark.result import ItemResult, Result, total
 from softmark.verdict import Failure
 
@@ -42,6 +44,11 @@ class Outcome:
     cases: int = 0
     failures: list[Failure] = field(default_factory=list)
     fault: str = ""
+    not_graded: str = ""
+    asked: Sequence[Asked] = ()
+    """What the first test that failed had asked, when it failed."""
+    followed: str = ""
+    """The item that failed before this one, where this one is right given that."""
 
     @property
     def stopped(self) -> bool:
@@ -61,20 +68,49 @@ class Grader:
         self.needs = plugin.item_table(tests)
         _check_rubric(bench.topic, self.needs, tests)
         order = list(bench.topic.rubric)
-        self._ids = {test: _item_id(test) for test in tests}
+        marked = {test: plugin.rubric_item(test) for test in tests}
+        self._ids = {test: found[0] for test, found in marked.items() if found}
         self._direct = {test: plugin.direct_call(test, bench) for test in tests}
-        self.tests = sorted(tests, key=lambda test: order.index(self._ids[test]))
+        self.tests: list[pytest.Item] = []
+        self.following: dict[str, list[pytest.Item]] = {}
+        for test in sorted(tests, key=lambda test: order.index(self._ids[test])):
+            found = marked[test]
+            if found and found[1].follow_through:
+                self.following.setdefault(found[0], []).append(test)
+            else:
+                self.tests.append(test)
+        topic = bench.topic
+        self.answers: Mapping[str, str] = {}
+        if topic.questions:
+            folder = bench.course.solution(topic.id)
+            shown = f"solutions/{topic.id}/{ANSWERS_FILE}"
+            self.answers = load_answers(folder / ANSWERS_FILE, shown, topic.questions)
+        self.diagnosis = Diagnosis(bench)
         self.broken: dict[str, str] = {}
-        problem = bench.take(bench.reference_files)
+        self._twin_tests = {test for test in tests if "twin" in getattr(test, "fixturenames", ())}
+        self._prove([test for test in self.tests if test not in self._twin_tests])
+
+    def _prove(self, tests: Sequence[pytest.Item]) -> None:
+        """Run tests, and what follows them, on the reference: note the items it does not pass."""
+        problem = self.bench.take(self.bench.reference_files)
         if problem is not None:
             raise GraderFault(f"the reference solution cannot be imported: {problem.message}")
-        for id, outcome in self._run().items():
+        outcomes = self._run(tests)
+        ids = {self._ids[test] for test in tests}
+        for id in ids & set(self.following):
+            for test in self.following[id]:
+                self._run_test(test, (), outcomes[id])
+        for id in ids:
+            outcome = outcomes[id]
             if outcome.fault or outcome.failures:
                 said = outcome.fault or outcome.failures[0].message
                 self.broken[id] = f"the grader does not pass the reference solution: {said}"
 
-    def grade(self, submission: Submission) -> Result:
-        """Its Result. Raises ZygoteFailed where the machine gave way."""
+    def grade(self, submission: Submission, quick: bool = False) -> Result:
+        """Its Result; ``quick``: only up to the first test that fails, and only the items so far.
+
+        Raises ZygoteFailed where the machine gave way.
+        """
         started = time.perf_counter()
         topic = self.bench.topic
         result = Result(
@@ -90,34 +126,44 @@ class Grader:
             versions=versions(),
             digest=submission.digest,
         )
-        result = self._graded(submission, result)
+        result = self._graded(submission, result, quick)
         seconds = round(time.perf_counter() - started, 4)
         return result.model_copy(update={"seconds": seconds})
 
-    def _graded(self, submission: Submission, result: Result) -> Result:
+    def _graded(self, submission: Submission, result: Result, quick: bool) -> Result:
         topic = self.bench.topic
         if submission.status != "ready":
             return _ungraded(topic, result, submission.status, Failure(submission.message))
-        violations = policy.scan(submission.files, topic.policy)
-        said = [f"{v.file}:{v.line} uses {v.name}: {v.reason}" for v in violations[:_MOST_TOLD]]
-        if len(violations) > _MOST_TOLD:
-            said.append(f"and {len(violations) - _MOST_TOLD} more such lines")
-        if said and topic.policy.action == "reject":
+        violations = policy.scan_topic(submission.files, topic)
+        twin = topic.twin.file if topic.twin else ""
+        said = _told([v for v in violations if v.file != twin])
+        of_twin = _told([v for v in violations if v.file == twin])
+        reject = topic.policy.action == "reject"
+        if said and reject:
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
-        flags = (*said, *result.flags)
+        flags = (*said, *of_twin, *result.flags)
         result = result.model_copy(update={"flags": flags})
-        problem = self.bench.take(submission.files)
-        outcomes = self._run() if problem is None else {}
-        tampered = self.bench.submission.tampered
-        self.bench.release()
+        if twin in submission.files and self._twin_tests and not quick:
+            self._prove_twin()
+        forbidden = Failure("; ".join(of_twin)) if of_twin and reject else None
+        problem = self.bench.take(submission.files, forbidden)
+        outcomes = {} if problem else self._run(self.tests, quick)
+        if not quick:
+            self._follow_through(outcomes)
+        self._mark_answers(submission.files, outcomes)
+        tampered = self.bench.tampered
         if tampered:
             # an honest file never writes to this channel: a person should look at it
+            self.bench.release()
             message = "Your code wrote to the grader's own channel. Ask your instructor."
             flagged = result.model_copy(update={"flags": (*flags, f"forged an answer: {tampered}")})
             return _ungraded(topic, flagged, "rejected", Failure(message))
         if problem is not None:
+            self.bench.release()
             return _ungraded(topic, result, "import_error", problem)
-        items = tuple(self._item(item, outcomes) for item in topic.rubric.values())
+        known = [item for item in topic.rubric.values() if not quick or _known(outcomes[item.id])]
+        items = tuple(self._item(item, outcomes) for item in known)
+        self.bench.release()
         upset = [id for id, outcome in outcomes.items() if outcome.fault and id not in self.broken]
         if upset:  # the reference does not do that: it may be on purpose
             alone = f"the grader failed on this submission alone, in {', '.join(upset)}"
@@ -125,10 +171,18 @@ class Grader:
         score = total(self.bench.course, topic, items)
         return result.model_copy(update={"items": items, "score": score})
 
-    def _run(self) -> dict[str, Outcome]:
-        """Run every test on the submission of the moment."""
-        outcomes = {id: Outcome(needs) for id, needs in self.needs.items()}
-        for number, test in enumerate(self.tests):
+    def _prove_twin(self) -> None:
+        """Run the twin's tests on the reference, once: its workers take seconds to start."""
+        tests = [test for test in self.tests if test in self._twin_tests]
+        self._twin_tests = set()
+        self._prove(tests)
+
+    def _run(self, tests: Sequence[pytest.Item], quick: bool = False) -> dict[str, Outcome]:
+        """Run tests on the submission of the moment; ``quick``: up to the first that fails."""
+        outcomes = {
+            id: Outcome(self.needs.get(id, plugin.Needs())) for id in self.bench.topic.rubric
+        }
+        for number, test in enumerate(tests):
             outcome = outcomes[self._ids[test]]
             lost = next((n for n in outcome.needs.depends if outcomes[n].stopped), None)
             if lost is not None and not outcome.failures:
@@ -137,22 +191,53 @@ class Grader:
                     Failure(f"Not run, since {lost} did not finish.", (), cause)
                 )
             if not outcome.stopped:
-                self._run_test(test, self.tests[number + 1 : number + 2], outcome)
+                self._run_test(test, tests[number + 1 : number + 2], outcome)
+            if quick and (outcome.failures or outcome.fault):
+                break
         return outcomes
+
+    def _follow_through(self, outcomes: dict[str, Outcome]) -> None:
+        """Where an item and one it depends on failed, see whether it is right given that one."""
+        for id, tests in self.following.items():
+            outcome = outcomes.get(id)
+            if outcome is None or not outcome.failures or outcome.stopped or outcome.fault:
+                continue
+            before = next((n for n in outcome.needs.depends if outcomes[n].failures), "")
+            kept = replace(outcome, failures=[], asked=())
+            if before:
+                for test in tests:
+                    self._run_test(test, (), kept)
+                if not kept.failures and not kept.fault and not kept.not_graded:
+                    outcome.followed = before
+
+    def _mark_answers(self, files: Mapping[str, str], outcomes: dict[str, Outcome]) -> None:
+        answers, problem = parse_answers(files.get(ANSWERS_FILE, ""))
+        for name, question in self.bench.topic.questions.items():
+            outcome = outcomes.get(f"{QUESTIONS}.{name}")
+            said = problem or mark(name, question, answers, self.answers[name])
+            if outcome is not None:
+                outcome.cases = 1
+                outcome.failures += [Failure(said)] if said else []
 
     def _run_test(
         self, test: pytest.Item, following: Sequence[pytest.Item], outcome: Outcome
     ) -> None:
         direct = self._direct[test]
+        self.bench.asked.clear()
         error = _raised_by(direct) if direct else _run_protocol(test, following)
         outcome.cases += 1
         if error is None:
             return
+        if isinstance(error, pytest.skip.Exception):
+            outcome.not_graded = str(error.msg)
+            return
         failure = plugin.failure_of(error, test)
         if failure is None:
             outcome.fault = _fault(error, test)
-        else:
-            outcome.failures.append(failure)
+            return
+        if not outcome.failures:
+            outcome.asked = tuple(self.bench.asked)
+        outcome.failures.append(failure)
 
     def _item(self, item: Item, outcomes: dict[str, Outcome]) -> ItemResult:
         outcome = outcomes[item.id]
@@ -168,24 +253,50 @@ class Grader:
         fault = self.broken.get(item.id) or outcome.fault
         if fault:
             return blank.model_copy(update={"cause": "error", "message": fault})
-        failure = _explained(outcome, outcomes)
+        failure, asked = _explained(outcome, outcomes)
+        if failure is None and outcome.not_graded:
+            return blank.model_copy(update={"status": "not_graded", "message": outcome.not_graded})
         if failure is None:
             return blank.model_copy(update={"status": "passed", "score": item.points})
+        share = item.follow_through
+        if outcome.followed and share and not _unmet(outcome, outcomes):
+            message = (
+                f"Right given your own {outcome.followed}, which is not right yet: {share:.0%} of "
+                "the points. Mend that one first."
+            )
+            earned = round(share * item.points, 6)
+            return blank.model_copy(
+                update={"status": "partial", "score": earned, "message": message}
+            )
+        known = self.diagnosis.known(item.id, asked)
         return blank.model_copy(
             update={
                 "status": "failed",
                 "score": 0.0,
                 "cause": failure.cause,
                 "message": failure.message,
-                "hints": failure.hints,
+                "hints": (known.hint, *failure.hints) if known else failure.hints,
+                "mistake": known.id if known else "",
             }
         )
+
+
+def _known(outcome: Outcome) -> bool:
+    return bool(outcome.cases or outcome.failures or outcome.fault)
+
+
+def _told(violations: Sequence[policy.Violation]) -> list[str]:
+    """The first few forbidden names, in words for the student."""
+    said = [f"{v.file}:{v.line} uses {v.name}: {v.reason}" for v in violations[:_MOST_TOLD]]
+    if len(violations) > _MOST_TOLD:
+        said.append(f"and {len(violations) - _MOST_TOLD} more such lines")
+    return said
 
 
 def _raised_by(call: Callable[[], None]) -> BaseException | None:
     try:
         call()
-    except Exception as error:
+    except (Exception, pytest.skip.Exception) as error:
         return error
     return None
 
@@ -204,34 +315,32 @@ def _run_protocol(test: pytest.Item, following: Sequence[pytest.Item]) -> BaseEx
     return test.stash[_ERROR]
 
 
-def _item_id(test: pytest.Item) -> str:
-    marked = plugin.rubric_item(test)
-    assert marked is not None
-    return marked[0]
-
-
-def _explained(outcome: Outcome, outcomes: dict[str, Outcome]) -> Failure | None:
-    """The first failure; where something it stands on failed too, that is what to mend first."""
-    unmet = [need for need in outcome.needs.requires if outcomes[need].failures]
+def _explained(
+    outcome: Outcome, outcomes: dict[str, Outcome]
+) -> tuple[Failure | None, Sequence[Asked]]:
+    """The first failure, and what its test had asked; where something it stands on failed too, that
+    is what to mend first."""
+    unmet = _unmet(outcome, outcomes)
     if unmet:
         cause = outcomes[unmet[0]].failures[0].cause
-        return Failure(f"This counts once {unmet[0]} is right. Mend that first.", (), cause)
+        return Failure(f"This counts once {unmet[0]} is right. Mend that first.", (), cause), ()
     if not outcome.failures:
-        return None
+        return None, ()
     failure = outcome.failures[0]
     if not outcome.cases:
-        return failure  # it was not run, and says why
+        return failure, ()  # it was not run, and says why
     failed = [need for need in outcome.needs.depends if outcomes[need].failures]
     if failed:
-        return Failure(
-            f"This stands on {failed[0]}, which is not right yet. Mend that first.",
-            (),
-            failure.cause,
-        )
+        before = f"This stands on {failed[0]}, which is not right yet. Mend that first."
+        return Failure(before, (), failure.cause), ()
     if outcome.cases > 1 and len(outcome.failures) < outcome.cases and not outcome.stopped:
         count = f" ({len(outcome.failures)} of {outcome.cases} cases fail)"
-        return replace(failure, message=failure.message + count)
-    return failure
+        failure = replace(failure, message=failure.message + count)
+    return failure, outcome.asked
+
+
+def _unmet(outcome: Outcome, outcomes: dict[str, Outcome]) -> list[str]:
+    return [need for need in outcome.needs.requires if outcomes[need].failures]
 
 
 def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result:
@@ -258,7 +367,20 @@ def _check_rubric(topic: Topic, table: plugin.ItemTable, tests: Sequence[pytest.
     unmarked = [test.name for test in tests if plugin.rubric_item(test) is None]
     needed = {need for needs in table.values() for need in needs.depends}
     problems = [f"{name} belongs to no rubric item: mark it with @item" for name in unmarked]
-    problems += [f"no test is marked @item('{id}')" for id in topic.rubric if id not in table]
+    own = [id for id in topic.rubric if id.split(".")[0] != QUESTIONS]
+    problems += [f"no test is marked @item('{id}')" for id in own if id not in table]
+    marked = [found for test in tests if (found := plugin.rubric_item(test))]
+    following = {id for id, needs in marked if needs.follow_through}
+    stated = {id for id, item in topic.rubric.items() if item.follow_through}
+    problems += [
+        f"{id} states its follow_through in the rubric, and no test is marked "
+        f"@item('{id}', follow_through=True)"
+        for id in sorted(stated - following)
+    ]
+    problems += [
+        f"@item('{id}', follow_through=True) needs a 'follow_through: 0.6' in the rubric"
+        for id in sorted(following - stated)
+    ]
     problems += [
         f"@item('{id}') is not in the rubric of assignment.yaml"
         for id in sorted({*table, *needed})
@@ -301,8 +423,10 @@ class _Server:
         _send(self._connection, {"ready": True})
         with contextlib.suppress(wire.Closed):
             while True:
-                submission = Submission(**_receive(self._connection))
-                _send(self._connection, {"result": grader.grade(submission).to_json()})
+                asked = _receive(self._connection)
+                quick = asked.pop("quick", False)
+                result = grader.grade(Submission(**asked), quick)
+                _send(self._connection, {"result": result.to_json()})
         return True
 
     @pytest.hookimpl(tryfirst=True)

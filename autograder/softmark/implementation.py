@@ -6,7 +6,7 @@ Submission, reference, variant, mistake and mutant are the same kind of thing he
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softmark.course import Limits
@@ -17,11 +17,12 @@ from softmark.script import Raised, Script, Trace
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A Script with its wire form and the digest of that."""
+    """A Script with its wire form and the digest of that; ``twin``: it is for the PyTorch twin."""
 
     script: Script
     packed: bytes
     digest: bytes
+    twin: bool = False
 
 
 class Implementation:
@@ -31,8 +32,16 @@ class Implementation:
     ``ending`` tells, after a crash, how the last worker ended.
     """
 
-    def __init__(self, zygote: Zygote, files: Mapping[str, str], main: str, limits: Limits) -> None:
-        self.files, self.main, self.limits = files, main, limits
+    def __init__(
+        self,
+        zygote: Zygote,
+        files: Mapping[str, str],
+        main: str,
+        limits: Limits,
+        forbid: Sequence[str] = (),
+    ) -> None:
+        """``main`` names the file to import; ``forbid``: names of libraries that raise when used."""
+        self.files, self.main, self.limits, self.forbid = files, main, limits, tuple(forbid)
         self.seconds = 0.0
         self._patience = 1
         self.tampered = ""
@@ -47,7 +56,8 @@ class Implementation:
         limit = min(self._left(), max(5.0, self.limits.call_seconds))
         started = time.monotonic()
         try:
-            problem = worker.load(self.files, self.main, limit)
+            forbid = [self.forbid] if self.forbid else []
+            problem = worker.load(self.files, self.main.removesuffix(".py"), limit, *forbid)
         except BadFrame as error:
             self.tampered = str(error)
             problem = Trace({}, cause="crashed")
@@ -65,6 +75,11 @@ class Implementation:
         if question.digest not in self._traces:
             self._traces[question.digest] = self._run(question, seconds)
         return self._traces[question.digest]
+
+    def answered(self, question: Question) -> Trace | None:
+        """What it has answered before; None where it was not asked, or its worker was lost over it."""
+        trace = self._traces.get(question.digest)
+        return None if trace is None or trace.cause is not None else trace
 
     def _run(self, question: Question, seconds: float) -> Trace:
         if self.tampered:

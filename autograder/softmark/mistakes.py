@@ -30,10 +30,11 @@ class _MistakesFile(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A known mistake; ``files`` is the reference with it made."""
+    """A known mistake, made in ``file``; ``files`` is the reference with it made."""
 
     id: str
     task: str
+    file: str
     hint: str
     loses: frozenset[str]
     files: Mapping[str, str]
@@ -54,7 +55,7 @@ def load_mistakes(course: Course, topic: Topic, reference: Mapping[str, str]) ->
     if problems:
         raise yaml.error(problems)
     return [
-        Mistake(id, e.task, e.hint, frozenset(e.loses), _edited(e, reference))
+        Mistake(id, e.task, e.file, e.hint, frozenset(e.loses), _edited(e, reference))
         for id, e in entries.items()
     ]
 

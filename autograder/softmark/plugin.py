@@ -1,4 +1,4 @@
-"""The pytest plugin that hidden graders are written with: ``item``, ``script``, ``draw``, ``agree``.
+"""The pytest plugin that hidden graders are written with: ``item``, ``script``, ``draw``, ``agree``, ...
 
 A grader builds a Script and hands it to ``agree``, which runs it on the submission and on the
 reference and compares, or to ``student`` and ``reference`` for the Traces themselves. Alone, while
@@ -14,7 +14,8 @@ from __future__ import annotations
 import inspect
 import traceback
 import zlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,13 @@ class Needs:
     """What a rubric item stands on; of these, ``requires`` must be passed for it to count.
 
     ``claim`` tells that it is passed on what was seen inside the submission's own process.
+    ``follow_through``: it asks whether what is built on a mistake is right given that mistake.
     """
 
     depends: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     claim: bool = False
+    follow_through: bool = False
 
 
 def item(
@@ -59,6 +62,7 @@ def item(
     requires: str | tuple[str, ...] = (),
     draws: str = "",
     claim: bool = False,
+    follow_through: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Say which rubric item a test belongs to, and which items it stands on.
 
@@ -70,9 +74,20 @@ def item(
     Tests of one file with the same ``draws`` draw the same inputs. Where their Scripts are the same
     too, they are run once. ``claim``: what the test looks at (warnings, arguments changed in place) is
     reported by the submission's own process, which could lie; results say so.
+
+    A test with ``follow_through`` is run only where the item failed and something it depends on failed
+    too. It compares the submission's outputs with each other: the same computation, chained from the
+    student's own parts. Where all such tests of the item pass, the item earns the share of its points
+    that the rubric states as its ``follow_through``. They must not pass for outputs that are zero or
+    do not depend on the inputs.
     """
     mark: Any = pytest.mark.softmark_item(
-        id, _ids(depends), _ids(requires), draws=draws, claim=claim
+        id,
+        _ids(depends),
+        _ids(requires),
+        draws=draws,
+        claim=claim,
+        follow_through=follow_through,
     )
     return mark  # type: ignore[no-any-return]
 
@@ -90,7 +105,10 @@ def rubric_item(test: pytest.Item) -> tuple[str, Needs] | None:
     id, depends, requires = mark.args
     filled = [tuple(need.format_map(parameters) for need in needs) for needs in (depends, requires)]
     return id.format_map(parameters), Needs(
-        tuple(dict.fromkeys(sum(filled, ()))), filled[1], mark.kwargs["claim"]
+        tuple(dict.fromkeys(sum(filled, ()))),
+        filled[1],
+        mark.kwargs["claim"],
+        mark.kwargs["follow_through"],
     )
 
 
@@ -105,7 +123,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "softmark_item(id, depends, requires, draws, claim): the rubric item of a grader"
+        "markers",
+        "softmark_item(id, ...): the rubric item of a hidden grader, see softmark.plugin.item",
     )
 
 
@@ -190,18 +209,25 @@ class Tools:
         """An empty Script of this topic."""
         return Script(self._bench.topic.calls)
 
+    def twin(self) -> Script:
+        """An empty Script of the topic's PyTorch twin."""
+        assert self._bench.topic.twin is not None, "assignment.yaml names no twin"
+        return Script(self._bench.topic.twin.calls)
+
     def student(self, run: Script) -> Trace:
         """The submission's Trace, for properties: its outputs have the reference's types, shapes and
         dtypes, else the test fails here."""
         __tracebackhide__ = True
-        answer = self._bench.student(self._bench.question(run))
+        with _skipping():
+            answer = self._bench.student(self._bench.question(run))
         if isinstance(answer, Failure):
             raise Disagreement(answer)
         return answer
 
     def reference(self, run: Script) -> Trace:
         """The reference's Trace."""
-        return self._bench.reference(self._bench.question(run))
+        with _skipping():
+            return self._bench.reference(self._bench.question(run))
 
     def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
         """Compare every output of ``run`` with the reference's; ``only`` names some of them."""
@@ -211,9 +237,21 @@ class Tools:
 
 def _demand(bench: Bench, question: Question, only: tuple[str, ...]) -> None:
     __tracebackhide__ = True
-    failure = bench.judge(question, only)
+    with _skipping():
+        failure = bench.judge(question, only)
     if failure is not None:
         raise Disagreement(failure)
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    """What cannot be measured here is skipped, and the reason told."""
+    from softmark.bench import NotGraded
+
+    try:
+        yield
+    except NotGraded as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -226,6 +264,12 @@ def draw(request: pytest.FixtureRequest, bench: Bench) -> Draw:
 def script(bench: Bench) -> Callable[[], Script]:
     """``script()`` is an empty Script of this topic."""
     return Tools(bench).script
+
+
+@pytest.fixture
+def twin(bench: Bench) -> Callable[[], Script]:
+    """``twin()`` is an empty Script of the topic's PyTorch twin."""
+    return Tools(bench).twin
 
 
 @pytest.fixture
@@ -246,7 +290,7 @@ def agree(bench: Bench) -> Callable[..., None]:
     return Tools(bench).agree
 
 
-_TOOLS = ("script", "student", "reference", "agree")
+_TOOLS = ("script", "twin", "student", "reference", "agree")
 
 
 def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
@@ -324,11 +368,11 @@ ItemTable = Mapping[str, Needs]
 
 
 def item_table(tests: Sequence[pytest.Item]) -> ItemTable:
-    """Every rubric item that the tests belong to, with what it depends on."""
+    """Every rubric item that the tests belong to, with what it depends on; follow-through apart."""
     table: dict[str, Needs] = {}
     for test in tests:
         found = rubric_item(test)
-        if found is not None:
+        if found is not None and not found[1].follow_through:
             id, needs = found
             before = table.get(id, Needs())
             depends = dict.fromkeys([*before.depends, *needs.depends])

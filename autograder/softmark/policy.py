@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 
-from softmark.course import Policy
+from softmark.course import Policy, Topic
 
 
 def _words(text: str) -> frozenset[str]:
@@ -91,10 +91,19 @@ def scan(files: Mapping[str, str], policy: Policy) -> list[Violation]:
     return sorted(found, key=lambda violation: (violation.file, violation.line, violation.name))
 
 
+def scan_topic(files: Mapping[str, str], topic: Topic) -> list[Violation]:
+    """The same for all that was handed in: the twin by its own rules, the rest by the policy."""
+    twin = topic.twin.file if topic.twin else ""
+    found = scan({name: text for name, text in _python(files) if name != twin}, topic.policy)
+    if topic.twin and twin in files:
+        found += scan({twin: files[twin]}, Policy(forbid=topic.twin.forbid))
+    return found
+
+
 def watch(files: Mapping[str, str]) -> list[str]:
     """Short flags for a person, such as "lstm.py:3 imports os": each thing once a file."""
     flags: list[str] = []
-    for file, source in files.items():
+    for file, source in _python(files):
         mentions = _mentions(source)
         if mentions is None:
             flags.append(f"{file} is too large or nested too deeply to be scanned")
@@ -107,6 +116,10 @@ def watch(files: Mapping[str, str]) -> list[str]:
                     flags.append(f"{file}:{mention.line} {text[:100]}")
     more = len(flags) - _MOST_FLAGS
     return flags if more <= 0 else [*flags[:_MOST_FLAGS], f"and {more} more flags"]
+
+
+def _python(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((name, source) for name, source in files.items() if name.endswith(".py"))
 
 
 @dataclass(frozen=True)

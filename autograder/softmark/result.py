@@ -22,7 +22,8 @@ UNSCORED: frozenset[ItemStatus] = frozenset({"error", "not_graded", "invalid"})
 
 class ItemResult(BaseModel):
     """One rubric item. ``score`` is None where it was not measured; ``claim`` says that it is passed
-    on what was seen inside the submission's own process."""
+    on what was seen inside the submission's own process. ``mistake`` is the id of the known mistake
+    that gives the same wrong outputs, whose hint comes first."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,6 +37,7 @@ class ItemResult(BaseModel):
     message: str = ""
     hints: tuple[str, ...] = ()
     claim: bool = False
+    mistake: str = ""
 
 
 class Result(BaseModel):

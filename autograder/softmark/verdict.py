@@ -86,6 +86,54 @@ def differences(answer: Answer, actual: Trace, only: Sequence[str], ending: str)
     return Failure(message + where, hints)
 
 
+def same_outputs(
+    script: Script,
+    first: Trace,
+    second: Trace,
+    only: Sequence[str],
+    exact: bool = False,
+    values_only: bool = False,
+) -> bool:
+    """Whether two Traces agree up to rounding (``exact``: to the last bit) in the outputs that
+    ``only`` names. Where it names none: in all they tell, unless ``values_only``."""
+    missing = False
+    for _, handle, output in script.outputs():
+        wanted = _wanted(output, only)
+        if wanted is None:
+            continue
+        if (handle.number in first.values) != (handle.number in second.values):
+            return False
+        missing = missing or handle.number not in first.values
+        one, two = (_part(t.values.get(handle.number), wanted, output) for t in (first, second))
+        if not _same_value(one, two, exact):
+            return False
+    told = [(t.raised.step, t.raised.type) if t.raised else None for t in (first, second)]
+    if missing and told[0] != told[1]:
+        return False
+    if only or values_only:
+        return True
+    noticed = [
+        (told_of, {(w.step, w.category) for w in t.warnings}, set(t.modified))
+        for t, told_of in zip((first, second), told, strict=True)
+    ]
+    return noticed[0] == noticed[1]
+
+
+def _same_value(one: Any, two: Any, exact: bool) -> bool:
+    if isinstance(one, dict) and isinstance(two, dict):
+        same_keys = one.keys() == two.keys()
+        return same_keys and all(_same_value(one[key], two[key], exact) for key in one)
+    if not (isinstance(one, np.ndarray) and isinstance(two, np.ndarray)):
+        return type(one) is type(two) and bool(one == two)
+    if (one.shape, one.dtype) != (two.shape, two.dtype):
+        return False
+    if exact or one.dtype.kind not in "fc":
+        return np.array_equal(one, two, equal_nan=one.dtype.kind in "fc")
+    near = np.finfo(one.dtype).eps ** 0.6  # 4e-10 in float64
+    finite = np.abs(one[np.isfinite(one)])
+    return np.allclose(one, two, near, near * finite.max(initial=0.0), equal_nan=True)
+
+
 def misshapen(script: Script, expected: Trace, actual: Trace) -> Failure | None:
     """What of the outputs has another type, shape or dtype than the reference's."""
     for _, handle, output in script.outputs():

@@ -1,0 +1,78 @@
+"""Which known mistake a failing submission has made: the one that gives the same wrong outputs.
+
+Nothing is guessed. A mistake is named where, run on the very Scripts that the failing test asked, it
+answers what the submission answers, and where no other mistake with another hint does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from softmark.bench import Bench
+from softmark.implementation import Question
+from softmark.mistakes import Mistake, load_mistakes
+from softmark.script import Trace
+from softmark.verdict import same_outputs
+
+Asked: TypeAlias = tuple[Question, tuple[str, ...]]
+"""A question, and which of its outputs were compared; none named: all."""
+
+
+class Diagnosis:
+    """The known mistakes of a topic, and what they answer. Each is run when it is first needed."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._mistakes: Sequence[Mistake] | None = None
+        self._traces: dict[str, dict[bytes, Trace]] = {}
+
+    def known(self, item: str, asked: Sequence[Asked]) -> Mistake | None:
+        """The mistake that loses ``item`` and answers ``asked`` as the submission of the moment does."""
+        if not asked:
+            return None
+        if self._mistakes is None:
+            bench = self._bench
+            self._mistakes = load_mistakes(bench.course, bench.topic, bench.reference_files)
+        files = {self._file(question) for question, _ in asked}
+        alike = [
+            mistake
+            for mistake in self._mistakes
+            if item in mistake.loses and mistake.file in files and self._alike(mistake, asked)
+        ]
+        if len({mistake.hint for mistake in alike}) > 1:
+            # the outputs that were compared do not tell them apart; perhaps the others do
+            whole: list[Asked] = [(question, ()) for question, _ in asked]
+            alike = [mistake for mistake in alike if self._alike(mistake, whole)]
+        return alike[0] if len({mistake.hint for mistake in alike}) == 1 else None
+
+    def _file(self, question: Question) -> str:
+        topic = self._bench.topic
+        return topic.twin.file if question.twin and topic.twin else topic.files[0]
+
+    def _alike(self, mistake: Mistake, asked: Sequence[Asked]) -> bool:
+        return all(self._same(mistake, question, only) for question, only in asked)
+
+    def _same(self, mistake: Mistake, question: Question, only: tuple[str, ...]) -> bool:
+        theirs = self._bench.answered(question)
+        if theirs is None:
+            return False
+        right = self._bench.reference(question)
+        # of what differs from the right answer by rounding or by a warning, all the rest must be equal
+        exact = same_outputs(question.script, right, theirs, only, values_only=True)
+        return same_outputs(
+            question.script, self._trace(mistake, question), theirs, only, exact=exact
+        )
+
+    def _trace(self, mistake: Mistake, question: Question) -> Trace:
+        traces = self._traces.setdefault(mistake.id, {})
+        if question.digest not in traces:
+            # all that was asked so far, so that one worker does for most of a batch
+            made = self._bench.implementation(mistake.files, question.twin)
+            try:
+                for known, seconds in self._bench.questions(question.twin):
+                    if known.digest not in traces:
+                        traces[known.digest] = made.trace(known, seconds)
+            finally:
+                made.close()
+        return traces[question.digest]

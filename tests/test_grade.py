@@ -505,7 +505,7 @@ def sessions(parent: int) -> Iterator[int]:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
             continue
-        if int(after_name[1]) == parent and b"softmark.grader" in words:
+        if int(after_name[1]) == parent and b"softmark.server" in words:
             yield int(folder.name)
 
 

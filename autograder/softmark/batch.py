@@ -6,9 +6,10 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from softmark.bench import isolate, versions
@@ -37,25 +38,45 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
     that dies is replaced and its submission tried once more; then that submission's items are
     ``error``.
     """
+    reads = [partial(read_submission, path, run.topic, id) for id, path in entries]
+    return _grade(run, reads, workers, quick=False)
+
+
+def grade_submissions(
+    run: Run, submissions: Sequence[Submission], workers: int, quick: bool = False
+) -> Iterator[Result]:
+    """As ``grade_all``, of submissions that are read already; ``quick`` as ``Session.grade`` has it."""
+    return _grade(run, [partial(_itself, one) for one in submissions], workers, quick)
+
+
+def _itself(submission: Submission) -> Submission:
+    return submission
+
+
+_Read = Callable[[], Submission]
+
+
+def _grade(run: Run, reads: Sequence[_Read], workers: int, quick: bool) -> Iterator[Result]:
+    """``reads`` give the submissions; each is called when a worker is free for it."""
     reason = supported()
     if reason:
         raise IsolationRefused(reason)
-    waiting: queue.SimpleQueue[tuple[str, Path]] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[_Read] = queue.SimpleQueue()
     done: queue.SimpleQueue[Result | BaseException | None] = queue.SimpleQueue()
     stop = threading.Event()
-    for entry in entries:
-        waiting.put(entry)
+    for read in reads:
+        waiting.put(read)
 
     level: Future[Level] = Future()
 
     def work(cpu: int | None) -> None:
         try:
-            _work(run, level, waiting, done, stop, cpu)
+            _work(run, level, waiting, done, stop, cpu, quick)
         except BaseException as error:  # told to the caller, who raises it
             done.put(error)
         done.put(None)
 
-    count = max(1, min(workers, len(entries)))
+    count = max(1, min(workers, len(reads)))
     processors = sorted(os.sched_getaffinity(0))
     cpus = processors if count == len(processors) else [None] * count
     threads = [threading.Thread(target=work, args=[cpu], daemon=True) for cpu in cpus]
@@ -83,10 +104,11 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
 def _work(
     run: Run,
     level: Future[Level],
-    waiting: queue.SimpleQueue[tuple[str, Path]],
+    waiting: queue.SimpleQueue[_Read],
     done: queue.SimpleQueue[Result | BaseException | None],
     stop: threading.Event,
     cpu: int | None,
+    quick: bool,
 ) -> None:
     """One worker: a Session, renewed when it dies, on a processor of its own if ``cpu`` is one."""
     session = Session(run.course, run.topic, run.seed, cpu=cpu)
@@ -97,11 +119,10 @@ def _work(
             except SessionDied:
                 session = _another(run, level)
             while not stop.is_set():
-                id, path = waiting.get_nowait()
-                submission = read_submission(path, run.topic, id)
+                submission = waiting.get_nowait()()
                 for last in (False, True):
                     try:
-                        done.put(session.grade(submission))
+                        done.put(session.grade(submission, quick))
                         break
                     except SessionDied as error:
                         session.close()

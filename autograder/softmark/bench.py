@@ -49,6 +49,7 @@ class Bench:
         self._reference: dict[bool, Implementation] = {}
         self._submission: dict[bool, Implementation] = {}
         self._twin_failure: Failure | None = None
+        self._twin_source: str | None = None
         self._answers: dict[bytes, Answer] = {}
         self._questions: list[Question] = []
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
@@ -100,14 +101,21 @@ class Bench:
         self._submission[False] = self.implementation(files)
         problem = _import_failure(self._submission[False])
         twin = self.topic.twin
-        self._twin_failure = twin_failure
-        if twin is not None and problem is None and twin_failure is None:
-            if twin.file not in files:
+        self._twin_failure, self._twin_source = twin_failure, None
+        if twin is not None and twin_failure is None:
+            self._twin_source = files.get(twin.file)
+            if self._twin_source is None:
                 self._twin_failure = Failure(f"{twin.file} was not handed in.")
-            elif _has_torch():
-                self._submission[True] = self.implementation(files, twin=True)
-                self._twin_failure = _import_failure(self._submission[True])
         return problem
+
+    def _twin_problem(self) -> Failure | None:
+        """Import the submission's twin where that is still to be done; what keeps it from running."""
+        if self._twin_source is not None and _has_torch():
+            twin, self._twin_source = self._twin_source, None
+            assert self.topic.twin is not None
+            self._submission[True] = self.implementation({self.topic.twin.file: twin}, twin=True)
+            self._twin_failure = _import_failure(self._submission[True])
+        return self._twin_failure
 
     def release(self) -> None:
         """Let go of the submission and its workers."""
@@ -173,8 +181,8 @@ class Bench:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
         output has another type, shape or dtype. Values are not compared. Raises NotGraded."""
         self.asked.append((question, ()))
-        if question.twin and self._twin_failure:
-            return self._twin_failure
+        if question.twin and (failure := self._twin_problem()):
+            return failure
         answer, actual = self._both(question)
         script, expected, ending = answer.script, answer.trace, self.submitted(question).ending
         return (
@@ -190,8 +198,8 @@ class Bench:
         outputs in ``only`` need: what comes after them is another item's. Raises NotGraded.
         """
         self.asked.append((question, tuple(only)))
-        if question.twin and self._twin_failure:
-            return self._twin_failure
+        if question.twin and (failure := self._twin_problem()):
+            return failure
         answer, actual = self._both(question)
         if actual.cause is not None and only:
             part = question.script.until(only)

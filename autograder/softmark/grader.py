@@ -1,34 +1,25 @@
-"""What goes on in a grading process: pytest collects the graders once, then submissions are served.
+"""The collected tests run on one submission after another: what each rubric item earned, and why.
 
-Started by ``softmark.session`` with a socket to read from. The reference is graded first: it fills the
-cache of expected Traces, and what it does not pass is the grader's fault, not the student's.
+The reference is graded first: it fills the cache of expected Traces, and what it does not pass is the
+grader's fault, not the student's.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import socket
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from softmark import plugin, policy
 from softmark.bench import Bench, GraderFault, versions
-from softmark.course import CourseError, Item, Topic, load_course
+from softmark.course import Item, Topic
 from softmark.diagnose import Asked, Diagnosis
 from softmark.intake import Submission
-from softmark.isolation import wire
-from softmark.isolation.host import ZygoteFailed
-from softmark.isolation.tiers import Level
 from softmark.questions import ANSWERS_FILE, QUESTIONS, load_answers, mark, parse_answers
 from softmark.result import ItemResult, Result, total
 from softmark.verdict import Failure
@@ -87,8 +78,11 @@ class Grader:
             self.answers = load_answers(folder / ANSWERS_FILE, shown, topic.questions)
         self.diagnosis = Diagnosis(bench)
         self.broken: dict[str, str] = {}
-        self._twin_tests = {test for test in tests if "twin" in getattr(test, "fixturenames", ())}
-        self._prove([test for test in self.tests if test not in self._twin_tests])
+        uses_twin = {test for test in tests if "twin" in getattr(test, "fixturenames", ())}
+        self._of_twin = [test for test in self.tests if test in uses_twin]
+        self._of_main = [test for test in self.tests if test not in uses_twin]
+        self._twin_proven = not self._of_twin
+        self._prove(self._of_main)
 
     def _prove(self, tests: Sequence[pytest.Item]) -> None:
         """Run tests, and what follows them, on the reference: note the items it does not pass."""
@@ -107,7 +101,8 @@ class Grader:
                 self.broken[id] = f"the grader does not pass the reference solution: {said}"
 
     def grade(self, submission: Submission, quick: bool = False) -> Result:
-        """Its Result; ``quick``: only up to the first test that fails, and only the items so far.
+        """Its Result; ``quick``: only up to the first test that fails, only the items so far, and
+        only those of the files that differ from the reference's.
 
         Raises ZygoteFailed where the machine gave way.
         """
@@ -143,11 +138,12 @@ class Grader:
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
         flags = (*said, *of_twin, *result.flags)
         result = result.model_copy(update={"flags": flags})
-        if twin in submission.files and self._twin_tests and not quick:
+        if twin in submission.files and not quick:
             self._prove_twin()
         forbidden = Failure("; ".join(of_twin)) if of_twin and reject else None
         problem = self.bench.take(submission.files, forbidden)
-        outcomes = {} if problem else self._run(self.tests, quick)
+        tests = self._of_changed(submission.files) if quick else self.tests
+        outcomes = {} if problem else self._run(tests, quick)
         if not quick:
             self._follow_through(outcomes)
         self._mark_answers(submission.files, outcomes)
@@ -173,9 +169,16 @@ class Grader:
 
     def _prove_twin(self) -> None:
         """Run the twin's tests on the reference, once: its workers take seconds to start."""
-        tests = [test for test in self.tests if test in self._twin_tests]
-        self._twin_tests = set()
-        self._prove(tests)
+        if not self._twin_proven:
+            self._twin_proven = True
+            self._prove(self._of_twin)
+
+    def _of_changed(self, files: Mapping[str, str]) -> Sequence[pytest.Item]:
+        """The tests of those files that are not the reference's own."""
+        twin, reference = self.bench.topic.twin, self.bench.reference_files
+        changed = {name for name, text in reference.items() if files.get(name) != text}
+        of_twin = self._of_twin if twin and twin.file in changed else []
+        return [*(self._of_main if changed - {twin.file if twin else ""} else []), *of_twin]
 
     def _run(self, tests: Sequence[pytest.Item], quick: bool = False) -> dict[str, Outcome]:
         """Run tests on the submission of the moment; ``quick``: up to the first that fails."""
@@ -301,18 +304,19 @@ def _raised_by(call: Callable[[], None]) -> BaseException | None:
     return None
 
 
-_ERROR = pytest.StashKey[BaseException | None]()
+RAISED = pytest.StashKey[BaseException | None]()
+"""What a test raised, for one that pytest runs by its own protocol."""
 
 
 def _run_protocol(test: pytest.Item, following: Sequence[pytest.Item]) -> BaseException | None:
     """Run a test as pytest does, with setup and teardown; what it raised first."""
-    test.stash[_ERROR] = None
+    test.stash[RAISED] = None
     # the same item is run again for every submission, as plugins that re-run failures do; what an
     # item before it set up for a test that was then left out has to go first
     test._initrequest()  # type: ignore[attr-defined]
     test.session._setupstate.teardown_exact(test)
     runtestprotocol(test, log=False, nextitem=following[0] if following else None)
-    return test.stash[_ERROR]
+    return test.stash[RAISED]
 
 
 def _explained(
@@ -402,95 +406,3 @@ def _fault(error: BaseException, test: pytest.Item) -> str:
     mine = [f for f in frames if Path(f.filename) == test.path]
     where = f"{test.path.name}:{mine[-1].lineno}" if mine else test.name
     return f"the grader failed at {where}: {type(error).__name__}: {error}"
-
-
-# ---- the process -------------------------------------------------------------------------------
-
-
-class _Server:
-    """A pytest plugin that takes the place of the run loop."""
-
-    def __init__(self, connection: socket.socket, bench: Bench) -> None:
-        self._connection, self._bench = connection, bench
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        """Give the fixtures the Bench of this process."""
-        config.stash[plugin.BENCH] = self._bench
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        grader = Grader(self._bench, session.items)
-        _send(self._connection, {"ready": True})
-        with contextlib.suppress(wire.Closed):
-            while True:
-                asked = _receive(self._connection)
-                quick = asked.pop("quick", False)
-                result = grader.grade(Submission(**asked), quick)
-                _send(self._connection, {"result": result.to_json()})
-        return True
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> pytest.TestReport:
-        error = call.excinfo.value if call.excinfo else None
-        if error is not None and item.stash[_ERROR] is None:
-            item.stash[_ERROR] = error
-        # pytest's own report would format a traceback that nobody reads
-        outcome: Any = "failed" if error else "passed"
-        when: Any = call.when
-        return pytest.TestReport(item.nodeid, item.location, {}, outcome, None, when)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            raise GraderFault(f"{report.nodeid} cannot be imported: {_last_line(report)}")
-
-    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        raise excinfo.value
-
-
-def _last_line(report: pytest.CollectReport) -> str:
-    lines = [line for line in report.longreprtext.splitlines() if line.strip()]
-    return lines[-1].removeprefix("E").strip() if lines else "unknown error"
-
-
-def _send(connection: socket.socket, message: Any) -> None:
-    connection.sendall(wire.frame(wire.pack(message)))
-
-
-def _receive(connection: socket.socket) -> Any:
-    return wire.unpack(wire.read_frame(connection.recv))
-
-
-def main() -> int:
-    """Serve on the socket whose descriptor is the first argument; stay on the processor that is the
-    second, if there is one."""
-    if sys.argv[2:]:
-        os.sched_setaffinity(0, {int(sys.argv[2])})
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    try:
-        folder, topic_id, seed, level = _receive(connection)
-        course = load_course(Path(folder))
-        with Bench(course, course.topic(topic_id), seed, Level(**level)) as bench:
-            _serve(connection, bench)
-    except (GraderFault, ZygoteFailed, CourseError) as error:
-        with contextlib.suppress(OSError):
-            _send(connection, {"failed": str(error)})
-        return 1
-    except wire.Closed:
-        pass
-    return 0
-
-
-def _serve(connection: socket.socket, bench: Bench) -> None:
-    graders = bench.course.graders(bench.topic.id)
-    if not any(graders.glob("test_*.py")):
-        raise GraderFault(f"no graders: {graders} holds no test_*.py")
-    options = "-p softmark.plugin -p no:cacheprovider -p no:terminal --assert=plain --capture=no"
-    arguments = [*options.split(), "--rootdir", str(graders), "-c", os.devnull, str(graders)]
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(arguments, plugins=[_Server(connection, bench)])
-
-
-if __name__ == "__main__":
-    os._exit(main())  # everything is closed: the interpreter need not take itself apart

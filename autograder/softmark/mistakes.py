@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -22,6 +22,9 @@ class MistakeEntry(Strict):
     with_: str = Field(alias="with", description="the text that takes its place")
     hint: Text = Field(description="what to tell a student who made it, without giving the code")
     loses: tuple[str, ...] = Field(min_length=1, description="the rubric items it must lose")
+    hides: tuple[str, ...] = Field(
+        default=(), description="other mistakes that cannot be seen where this one is made too"
+    )
 
 
 class _MistakesFile(Strict):
@@ -38,6 +41,16 @@ class Mistake:
     hint: str
     loses: frozenset[str]
     files: Mapping[str, str]
+    edit: tuple[str, str]
+    hides: frozenset[str]
+
+    def and_also(self, other: Mistake) -> Mapping[str, str] | None:
+        """The reference with both mistakes made; None where they are edits of the same text."""
+        source = self.files[other.file]
+        old, new = other.edit
+        if source.count(old) != 1:
+            return None
+        return {**self.files, other.file: source.replace(old, new)}
 
 
 def load_mistakes(course: Course, topic: Topic, reference: Mapping[str, str]) -> list[Mistake]:
@@ -51,17 +64,20 @@ def load_mistakes(course: Course, topic: Topic, reference: Mapping[str, str]) ->
     shown = f"{path.parent.parent.name}/{topic.id}/{MISTAKES_FILE}"
     yaml = read(path, shown, "the topic's known mistakes")
     entries = yaml.fit(_MistakesFile).mistakes
-    problems = [p for id, entry in entries.items() for p in _problems(id, entry, topic, reference)]
+    problems = [
+        p for id, entry in entries.items() for p in _problems(id, entry, topic, reference, entries)
+    ]
     if problems:
         raise yaml.error(problems)
-    return [
-        Mistake(id, e.task, e.file, e.hint, frozenset(e.loses), _edited(e, reference))
-        for id, e in entries.items()
-    ]
+    return [_made(id, entry, reference) for id, entry in entries.items()]
 
 
 def _problems(
-    id: str, entry: MistakeEntry, topic: Topic, reference: Mapping[str, str]
+    id: str,
+    entry: MistakeEntry,
+    topic: Topic,
+    reference: Mapping[str, str],
+    ids: Collection[str],
 ) -> list[Problem]:
     key = ("mistakes", id)
     if entry.file not in reference:
@@ -76,10 +92,16 @@ def _problems(
         for item in entry.loses
         if item not in topic.rubric
     ]
+    found += [
+        ((*key, "hides"), f"'{other}' is no mistake here")
+        for other in entry.hides
+        if other not in ids
+    ]
     return found
 
 
-def _edited(entry: MistakeEntry, reference: Mapping[str, str]) -> dict[str, str]:
-    source = reference[entry.file]
-    edited = source.replace(entry.replace.rstrip("\n"), entry.with_.rstrip("\n"))
-    return {**reference, entry.file: edited}
+def _made(id: str, entry: MistakeEntry, reference: Mapping[str, str]) -> Mistake:
+    old, new = entry.replace.rstrip("\n"), entry.with_.rstrip("\n")
+    files = {**reference, entry.file: reference[entry.file].replace(old, new)}
+    loses, hides = frozenset(entry.loses), frozenset(entry.hides)
+    return Mistake(id, entry.task, entry.file, entry.hint, loses, files, (old, new), hides)

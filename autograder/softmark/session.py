@@ -1,6 +1,6 @@
 """A grading process of one's own: start it, ``grade`` as often as you like, close it.
 
-What goes on in the process is ``softmark.grader``; setup and submissions go to it over a socket, as
+What goes on in the process is ``softmark.server``; setup and submissions go to it over a socket, as
 frames, and a Result comes back for each.
 """
 
@@ -55,7 +55,7 @@ class Session:
         stay = [] if cpu is None else [str(cpu)]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "softmark.grader", str(theirs.fileno()), *stay],
+                [sys.executable, "-m", "softmark.server", str(theirs.fileno()), *stay],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -92,10 +92,11 @@ class Session:
     def pid(self) -> int:
         return self._process.pid
 
-    def grade(self, submission: Submission) -> Result:
-        """Grade one submission. Raises SessionFailed; the session is of no more use then."""
+    def grade(self, submission: Submission, quick: bool = False) -> Result:
+        """Grade one submission; ``quick``: only up to the first item that it loses, which is then the
+        last of the Result. Raises SessionFailed; the session is of no more use then."""
         limit = 3 * self._topic.limits.submission_seconds + _MARGIN_SECONDS
-        answer = self._ask(asdict(submission), limit)
+        answer = self._ask({**asdict(submission), "quick": quick}, limit)
         if "failed" in answer:
             raise SessionDied(answer["failed"])
         return Result.from_json(answer["result"])

@@ -1,24 +1,27 @@
 """The graders graded: what must hold of a topic before a student sees it.
 
-The reference and every right variant earn full marks, the untouched starter earns nothing, every
-known mistake loses exactly its items, the starter is in step with the reference, and nothing that
-students get holds a line that only a solution or a mistake has.
+The reference and every right variant earn full marks, the untouched starter earns nothing. Every
+known mistake loses exactly its items and is shown its own hint or none; two of them together hide
+nothing from each other. Every question can be answered. The starter is in step with the reference,
+and nothing that students get holds a line that only a solution or a mistake has.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
-from softmark.batch import Run, grade_all
+from softmark.batch import Run, grade_submissions
 from softmark.bench import reference_files
 from softmark.builders.starter import starter_in_step, stub
 from softmark.course import Course, Topic
-from softmark.mistakes import load_mistakes
+from softmark.intake import Submission
+from softmark.mistakes import Mistake, load_mistakes
+from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import Result
 
 _SHORTEST_LEAK = 16
@@ -39,22 +42,47 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
     course, topic = run.course, run.topic
     reference = reference_files(course, topic)
     stubs = {name: stub(source, name) for name, source in reference.items()}
-    variants = _variants(course, topic, reference)
+    variants = load_variants(course, topic, reference)
     mistakes = {m.id: m for m in load_mistakes(course, topic, reference)}
-    sources = {"reference": reference, "starter": stubs}
-    sources |= {f"variant-{name}": files for name, files in variants.items()}
-    sources |= {f"mistake-{id}": mistake.files for id, mistake in mistakes.items()}
+    pairs = _pairs(list(mistakes.values()))
+    answers = _right_answers(course, topic)
+    right = _answered(topic, answers)
+    sources = {"reference": {**reference, **right}}
+    sources["starter"] = {**stubs, **_answered(topic, {})}
+    sources |= {f"variant {name}": {**files, **right} for name, files in variants.items()}
+    sources |= {f"mistake {id}": {**mistake.files, **right} for id, mistake in mistakes.items()}
+    sources |= {f"pair {ids}": {**files, **right} for ids, (files, _) in pairs.items()}
+    sources |= {
+        f"answer {name}": {**reference, **_answered(topic, {**answers, name: wrong})}
+        for name, wrong in _wrong_answers(topic, answers).items()
+    }
     results = _grade(run, sources, workers)
 
     yield Check("the reference earns full marks", _all_passed(results["reference"]))
     for name in variants:
         title = f"the variant {name} earns full marks"
-        yield Check(title, _all_passed(results[f"variant-{name}"]))
+        yield Check(title, _all_passed(results[f"variant {name}"]))
     yield Check("the untouched starter earns nothing", _earned(results["starter"]))
     for id, mistake in mistakes.items():
-        problems = _loses_exactly(results[f"mistake-{id}"], mistake.loses)
+        result = results[f"mistake {id}"]
+        problems = (*_loses_exactly(result, mistake.loses), *_foreign_hints(result, {id}))
         items = "1 item" if len(mistake.loses) == 1 else f"{len(mistake.loses)} items"
-        yield Check(f"the mistake {id} loses its {items}", problems)
+        hint = ", named by its hint" if _named(result) else ", no hint"
+        yield Check(f"the mistake {id} loses its {items}{hint}", problems)
+    if pairs:
+        problems = tuple(
+            problem
+            for ids, (_, made) in pairs.items()
+            for problem in _pair_problems(results[f"pair {ids}"], made)
+        )
+        yield Check(
+            f"{len(pairs)} pairs of mistakes lose what each of the two loses, with no third's hint",
+            problems,
+        )
+    for name in topic.questions:
+        item = frozenset([f"{QUESTIONS}.{name}"])
+        problems = _loses_exactly(results[f"answer {name}"], item)
+        yield Check(f"a wrong answer to {name} loses it alone", problems)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
     others = [*variants.values(), *(m.files for m in mistakes.values())]
     graders = {p.name: p.read_text("utf-8") for p in course.graders(topic.id).glob("*.py")}
@@ -63,26 +91,60 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
     yield Check("students get no line of a solution", tuple(leaks(public, private, course.folder)))
 
 
+def _pairs(
+    mistakes: Sequence[Mistake],
+) -> dict[str, tuple[Mapping[str, str], tuple[Mistake, Mistake]]]:
+    """Every two mistakes of one file that can be made together, by "first + second"."""
+    pairs = {}
+    for first, second in combinations(mistakes, 2):
+        files = first.and_also(second) if first.file == second.file else None
+        if files is not None:
+            pairs[f"{first.id} + {second.id}"] = (files, (first, second))
+    return pairs
+
+
+def _right_answers(course: Course, topic: Topic) -> Mapping[str, str]:
+    if not topic.questions:
+        return {}
+    path = course.solution(topic.id) / ANSWERS_FILE
+    return load_answers(path, f"solutions/{topic.id}/{ANSWERS_FILE}", topic.questions)
+
+
+def _answered(topic: Topic, answers: Mapping[str, str]) -> dict[str, str]:
+    """The file with these answers, where the topic has questions."""
+    if not topic.questions:
+        return {}
+    if not answers:
+        return {ANSWERS_FILE: blank_answers(topic.questions)}
+    return {ANSWERS_FILE: "".join(f"{name}: {answer}\n" for name, answer in answers.items())}
+
+
+def _wrong_answers(topic: Topic, answers: Mapping[str, str]) -> dict[str, str]:
+    """For every question an answer that is not the right one."""
+    wrong = {}
+    for name, question in topic.questions.items():
+        others = [choice for choice in question.choices if choice != answers[name]]
+        wrong[name] = others[0] if others else repr(1.0 + 2.0 * float(answers[name]))
+    return wrong
+
+
 def _grade(run: Run, sources: Mapping[str, Mapping[str, str]], workers: int) -> dict[str, Result]:
-    with tempfile.TemporaryDirectory() as folder:
-        entries = []
-        for name, files in sources.items():
-            place = Path(folder) / name
-            place.mkdir()
-            for file, source in files.items():
-                (place / file).write_text(source, encoding="utf-8")
-            entries.append((name, place))
-        return {result.student: result for result in grade_all(run, entries, workers)}
+    submissions = [Submission(name, files, "ready", "", (), "") for name, files in sources.items()]
+    return {result.student: result for result in grade_submissions(run, submissions, workers)}
 
 
-def _variants(
+def load_variants(
     course: Course, topic: Topic, reference: Mapping[str, str]
-) -> dict[str, dict[str, str]]:
-    """Right solutions unlike the reference; each takes the place of the main file."""
+) -> dict[str, Mapping[str, str]]:
+    """Right solutions unlike the reference: a folder for each, whose files take the places of its."""
     folder = course.solution(topic.id) / "variants"
     return {
-        path.stem: {**reference, topic.files[0]: path.read_text(encoding="utf-8", errors="replace")}
-        for path in sorted(folder.glob("*.py"))
+        place.name: {
+            **reference,
+            **{path.name: path.read_text(encoding="utf-8") for path in sorted(place.glob("*.py"))},
+        }
+        for place in sorted(folder.iterdir() if folder.is_dir() else ())
+        if place.is_dir() and any(place.glob("*.py"))
     }
 
 
@@ -103,6 +165,32 @@ def _loses_exactly(result: Result, loses: frozenset[str]) -> tuple[str, ...]:
     lost = {item.id for item in result.items if item.status != "passed"}
     kept = [f"{id} should be lost and is not" for id in sorted(loses - lost)]
     return tuple([*kept, *(f"{id} is lost and should not be" for id in sorted(lost - loses))])
+
+
+def _named(result: Result) -> set[str]:
+    return {item.mistake for item in result.items if item.mistake}
+
+
+def _foreign_hints(result: Result, own: set[str]) -> tuple[str, ...]:
+    """Hints of mistakes that were not made."""
+    return tuple(
+        f"{item.id} shows the hint of {item.mistake}"
+        for item in result.items
+        if item.mistake and item.mistake not in own
+    )
+
+
+def _pair_problems(result: Result, made: tuple[Mistake, Mistake]) -> list[str]:
+    first, second = made
+    passed = {item.id for item in result.items if item.status == "passed"}
+    together = f"{first.id} + {second.id}"
+    lost = frozenset[str]().union(
+        first.loses if first.id not in second.hides else (),
+        second.loses if second.id not in first.hides else (),
+    )
+    problems = [f"{together}: {id} is passed" for id in sorted(passed & lost)]
+    foreign = _foreign_hints(result, {first.id, second.id})
+    return [*problems, *(f"{together}: {said}" for said in foreign)]
 
 
 # ---- leaks -------------------------------------------------------------------------------------

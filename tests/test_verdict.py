@@ -24,7 +24,7 @@ def bench(course: Course) -> Iterator[Bench]:
 
 def judge(bench: Bench, old: str, new: str, run: Script, *only: str) -> Failure:
     """The verdict on the reference with ``old`` replaced, which must not pass."""
-    (source,) = bench.reference_files.values()
+    source = bench.reference_files["lstm.py"]
     assert source.count(old) == 1, old
     assert bench.take({"lstm.py": source.replace(old, new)}) is None
     failure = bench.judge(bench.question(run), only)
@@ -63,7 +63,7 @@ def test_the_sizes_are_those_of_the_call_that_is_wrong_first(bench: Bench) -> No
 
 def test_what_comes_after_an_output_does_not_cost_it(bench: Bench) -> None:
     """backward ends the process; the forward items keep their points."""
-    (source,) = bench.reference_files.values()
+    source = bench.reference_files["lstm.py"]
     run = steps(bench, (3, 5, 4), (2, 4, 3))
     head = "def backward(self, dh, dc, cache):"
     lost = source.replace(head, f'{head}\n        __import__("os")._exit(3)\n', 1)
@@ -88,7 +88,7 @@ def test_an_expected_error_must_be_of_the_same_type(bench: Bench) -> None:
     run.raises("sigmoid", "not an array")
     assert bench.take(bench.reference_files) is None
     assert bench.judge(bench.question(run), ()) is None
-    (source,) = bench.reference_files.values()
+    source = bench.reference_files["lstm.py"]
     assert bench.take({"lstm.py": source + "\ndef sigmoid(z):\n    return z\n"}) is None
     failure = bench.judge(bench.question(run), ())
     assert failure is not None and "should raise" in failure.message
@@ -100,8 +100,9 @@ def test_an_expected_error_must_be_of_the_same_type(bench: Bench) -> None:
 
 def test_time_that_is_used_up_is_said_so(bench: Bench) -> None:
     assert bench.take(bench.reference_files) is None
-    bench.submission.seconds = bench.topic.limits.submission_seconds
-    failure = bench.judge(bench.question(steps(bench, (3, 5, 4))), ())
+    question = bench.question(steps(bench, (3, 5, 4)))
+    bench.submitted(question).seconds = bench.topic.limits.submission_seconds
+    failure = bench.judge(question, ())
     assert failure is not None and failure.cause == "timeout"
     assert "used up" in failure.message
 

@@ -23,17 +23,15 @@ class Diagnosis:
     """The known mistakes of a topic, and what they answer. Each is run when it is first needed."""
 
     def __init__(self, bench: Bench) -> None:
+        """Raises CourseError for a mistakes.yaml that is wrong."""
         self._bench = bench
-        self._mistakes: Sequence[Mistake] | None = None
+        self._mistakes = load_mistakes(bench.course, bench.topic, bench.reference_files)
         self._traces: dict[str, dict[bytes, Trace]] = {}
 
     def known(self, item: str, asked: Sequence[Asked]) -> Mistake | None:
         """The mistake that loses ``item`` and answers ``asked`` as the submission of the moment does."""
         if not asked:
             return None
-        if self._mistakes is None:
-            bench = self._bench
-            self._mistakes = load_mistakes(bench.course, bench.topic, bench.reference_files)
         files = {self._file(question) for question, _ in asked}
         alike = [
             mistake

@@ -146,7 +146,7 @@ class Grader:
         outcomes = {} if problem else self._run(tests, quick)
         if not quick:
             self._follow_through(outcomes)
-        self._mark_answers(submission.files, outcomes)
+            self._mark_answers(submission.files, outcomes)
         tampered = self.bench.tampered
         if tampered:
             # an honest file never writes to this channel: a person should look at it

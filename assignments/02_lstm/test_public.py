@@ -4,7 +4,9 @@
     pytest -x             the same tests, up to the first that fails
 
 "NotImplementedError: LSTMCell.backward" says that LSTMCell.backward is still to be written. The tests
-are yours to read and to add to. They are fewer than the graders', and use other numbers.
+are yours to read and to add to. They are fewer than the graders', and use other numbers. Core tasks
+come first, then the masks (extension) and the direct path (bonus); the PyTorch twin's tests have a
+file of their own, test_public_torch.py.
 """
 
 import functools
@@ -101,18 +103,24 @@ def test_new_cell_weights():
 # ---- 3. one step forward -------------------------------------------------------------------------
 
 
-def test_step_by_hand():
-    """The worked step of the handout: f = 3/4, i = 1/2, candidate = 3/5, o = 1/4."""
+def worked_step():
+    """The step with numbers of the handout: a cell, and its x, h_prev and c_prev."""
     cell = lstm.LSTMCell(1, 1, np.random.default_rng(0))
     # Columns f, i, c, o; the first row is that of x, the second that of h_prev.
     cell.params = {
-        "W": np.array([[LN3, 2.0, 0.0, 0.0], [0.0, -1.0, 0.0, -LN3 / 2]]),
-        "b": np.array([0.0, 0.0, LN2, 0.0]),
+        "W": np.array([[1.0, 2.0, 1.0, -1.0], [0.0, -1.0, 1.0, 2.0]]),
+        "b": np.array([LN3 - 1, 0.0, LN2 - 3, -LN3 - 3]),
     }
-    x, h_prev, c_prev = np.array([[1.0]]), np.array([[2.0]]), np.array([[(LN3 - 0.3) / 0.75]])
+    cell.zero_grad()
+    return cell, np.array([[1.0]]), np.array([[2.0]]), np.array([[4 / 3 * LN3 - 2 / 5]])
+
+
+def test_step_by_hand():
+    """The step with numbers of the handout: f = 3/4, i = 1/2, candidate = 3/5, o = 1/4."""
+    cell, x, h_prev, c_prev = worked_step()
     h, c, _ = cell.forward(x, h_prev, c_prev)
     check_close(c, np.array([[LN3]]), "c", ("N", "H"))
-    check_close(h, np.array([[0.2]]), "h", ("N", "H"))
+    check_close(h, np.array([[1 / 5]]), "h", ("N", "H"))
 
 
 def test_blocks_of_gates():
@@ -138,6 +146,23 @@ def test_step_shapes():
 
 
 # ---- 4. one step backward ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dc_prev", "db", "dW", "dx", "dh_prev"])
+def test_step_backward_by_hand(name):
+    """The step with numbers of the handout, backward: dh = 10, dc = 2.1."""
+    cell, *inputs = worked_step()
+    _, _, cache = cell.forward(*inputs)
+    dx, dh_prev, dc_prev = cell.backward(np.array([[10.0]]), np.array([[2.1]]), cache)
+    da = np.array([3 / 4 * LN3 - 9 / 40, 9 / 20, 24 / 25, 3 / 2])
+    by_hand = {
+        "dc_prev": (dc_prev, np.array([[9 / 4]])),
+        "db": (cell.grads["b"], da),
+        "dW": (cell.grads["W"], np.array([da, 2 * da])),
+        "dx": (dx, np.array([[3 / 4 * LN3 + 27 / 200]])),
+        "dh_prev": (dh_prev, np.array([[351 / 100]])),
+    }
+    check_close(*by_hand[name], name)
 
 
 @functools.cache
@@ -263,3 +288,128 @@ def test_inputs_are_left_alone():
     assert not changed, (
         f"Changed in place: {', '.join(changed)}. += writes into the caller's array."
     )
+
+
+# ---- 8. extension: masks -------------------------------------------------------------------------
+
+# Every token real; padding at the end; a hole and a late start; nothing real at all.
+MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]], dtype=bool)
+
+
+def masked_inputs(rng):
+    """As ``sequence_inputs``, for a sequence to each row of MASK."""
+    shapes = [(len(MASK), T, D), (len(MASK), H), (len(MASK), H)]
+    return random_cell(rng, D, H), *(rng.normal(size=shape) for shape in shapes)
+
+
+def masked_forward(cell, x, h0, c0):
+    """lstm_forward with MASK; still to be written where the mask makes no difference."""
+    h, c_last, cache = lstm.lstm_forward(cell, x, h0, c0, MASK)
+    if np.array_equal(h, lstm.lstm_forward(cell, x, h0, c0)[0]):
+        raise NotImplementedError("lstm_forward with a mask")
+    return h, c_last, cache
+
+
+def test_mask_carries_the_state():
+    """Extension: where the mask is False, h is the h of the step before; c_last is the last real one."""
+    cell, x, h0, c0 = masked_inputs(np.random.default_rng(9))
+    h, c_last, _ = masked_forward(cell, x, h0, c0)
+    h, c_last = np.array(h), np.array(c_last)
+    check_close(h[1, 2:], h[1, [1, 1]], "h after the end of sequence 1", ("T", "H"))
+    check_close(h[2, 0], h0[2], "h before the start of sequence 2", ("H",))
+    check_close(h[2, 2], h[2, 1], "h in the hole of sequence 2", ("H",))
+    check_close(h[3], np.repeat(h0[3:], T, axis=0), "h of sequence 3, all padding", ("T", "H"))
+    check_close(c_last[3], c0[3], "c_last of sequence 3, all padding", ("H",))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_mask_cuts_steps_out(n):
+    """Extension: a masked sequence is the sequence of its real tokens alone."""
+    cell, x, h0, c0 = masked_inputs(np.random.default_rng(10))
+    h, c_last, _ = masked_forward(cell, x, h0, c0)
+    one = slice(n, n + 1)
+    alone, c_alone, _ = lstm.lstm_forward(cell, x[one, MASK[n]], h0[one], c0[one])
+    check_close(np.array(h)[one, MASK[n]], np.array(alone), "h", ("N", "T", "H"))
+    check_close(np.array(c_last)[one], np.array(c_alone), "c_last", ("N", "H"))
+
+
+@functools.cache
+def masked_gradients():
+    """As ``sequence_gradients``, with MASK."""
+    rng = np.random.default_rng(11)
+    cell, x, h0, c0 = masked_inputs(rng)
+    dh, dc_last = rng.normal(size=(len(MASK), T, H)), rng.normal(size=(len(MASK), H))
+
+    def loss():
+        h, c_last, _ = lstm.lstm_forward(cell, x, h0, c0, MASK)
+        return np.sum(h * dh) + np.sum(c_last * dc_last)
+
+    _, _, cache = masked_forward(cell, x, h0, c0)
+    arrays = (x, h0, c0, cell.params["W"], cell.params["b"])
+    numeric = [slope(loss, array) for array in arrays]
+    dx, dh0, dc0 = lstm.lstm_backward(cell, dh, dc_last, cache)
+    yours = [dx, dh0, dc0, cell.grads["W"], cell.grads["b"]]
+    names = ["dx", "dh0", "dc0", "dW", "db"]
+    return dict(zip(names, zip(yours, numeric, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("name", ["dx", "dh0", "dc0", "dW", "db"])
+def test_mask_backward(name):
+    """Extension: each gradient of a masked sequence agrees with central differences of your forward."""
+    yours, numeric = masked_gradients()[name]
+    check_close(yours, numeric, name, rtol=SMOOTH)
+
+
+def test_mask_hides_what_is_behind_it():
+    """Extension: whatever x holds at padding, dx is 0 there and no other gradient changes."""
+    rng = np.random.default_rng(12)
+    cell, x, h0, c0 = masked_inputs(rng)
+    dh, dc_last = rng.normal(size=(len(MASK), T, H)), rng.normal(size=(len(MASK), H))
+    found = []
+    for behind in (x, np.where(MASK[:, :, None], x, 1e4)):
+        cell.zero_grad()
+        _, _, cache = masked_forward(cell, behind, h0, c0)
+        dx, dh0, dc0 = lstm.lstm_backward(cell, dh, dc_last, cache)
+        gradients = [dx, dh0, dc0, *cell.grads.values()]
+        found.append([np.array(gradient) for gradient in gradients])
+    assert not np.any(found[1][0][~MASK]), "dx must be 0 where the mask is False."
+    for name, first, second in zip(["dx", "dh0", "dc0", *cell.grads], *found, strict=True):
+        check_close(second, first, name)
+
+
+# ---- 10. bonus: the direct path ------------------------------------------------------------------
+
+
+def test_carousel_by_hand():
+    """Bonus: from c_0 to c_2 the gates of steps 1 and 2 count: 1/4 of 1/2, and 1 of 1/2."""
+    f = np.array([[1 / 3, 1 / 5], [1 / 4, 1], [1 / 2, 1 / 2], [3 / 4, 1 / 5]])
+    check_close(lstm.carousel_gradient(f, 0, 2), np.array([1 / 8, 1 / 2]), "0 to 2", ("H",))
+    check_close(lstm.carousel_gradient(f, 1, 3), np.array([3 / 8, 1 / 10]), "1 to 3", ("H",))
+
+
+def test_carousel_of_no_step():
+    """Bonus: from c_t to c_t itself: ones."""
+    f = np.array([[1 / 3, 1 / 5, 1 / 2], [1 / 4, 1 / 2, 1 / 7]])
+    for t in (0, 1):
+        check_close(lstm.carousel_gradient(f, t, t), np.ones(3), f"{t} to {t}", ("H",))
+
+
+def test_carousel_does_not_go_back():
+    """Bonus: k > t is an error that names k."""
+    with pytest.raises(ValueError, match="k"):
+        lstm.carousel_gradient(np.full((3, 2), 0.5), 2, 1)
+
+
+def test_carousel_is_all_where_h_does_not_count():
+    """Bonus: with zeros in the rows of W that meet h, dc0 is dc_last times the direct path."""
+    rng = np.random.default_rng(13)
+    cell, x, h0, c0 = sequence_inputs(rng)
+    W_f, b_f = cell.params["W"][:D, :H], cell.params["b"][:H]
+    cell.params["W"][D:] = 0
+    dc_last = rng.normal(size=(N, H))
+    _, _, cache = lstm.lstm_forward(cell, x, h0, c0)
+    _, _, dc0 = lstm.lstm_backward(cell, np.zeros((N, T, H)), dc_last, cache)
+    for n in range(N):
+        f = lstm.sigmoid(x[n] @ W_f + b_f)  # of steps 0 to T - 1, and c0 is before step 0
+        direct = lstm.carousel_gradient(np.concatenate([np.ones((1, H)), f]), 0, T)
+        check_close(np.array(dc0)[n], dc_last[n] * direct, f"dc0 of sequence {n}", ("H",))

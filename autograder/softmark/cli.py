@@ -7,7 +7,6 @@ import io
 import json
 import os
 import secrets
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,13 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from softmark import __version__
-from softmark.course import Course, CourseError, find_course, load_course
+from softmark.course import Course, CourseError, find_course, load_course, load_topic
 from softmark.result import Result
-from softmark.screen import new_console, print_results
+from softmark.screen import new_console, print_checks, print_mutants, print_results
 
 if TYPE_CHECKING:
     from softmark.batch import Run
-    from softmark.check import Checked
 
 app = typer.Typer(
     help="Grade deep-learning assignments: fast, explained, with the answers out of reach.",
@@ -168,7 +166,7 @@ def grade(
         run = Run(opened, the_topic, _seed(seed), isolation)
         _make_folder(out / "results")
         results: list[Result] = []
-        with _progress(len(entries), quiet=as_json) as advance:
+        with _progress("grading", quiet=as_json or len(entries) < 2) as advance:
             graded = (
                 grade_on_cluster(run, entries, cluster)
                 if cluster
@@ -181,7 +179,7 @@ def grade(
                 if as_json:
                     typer.echo(json.dumps(json.loads(result.to_json())))
                 results.append(result)
-                advance()
+                advance(len(results), len(entries))
         _write_scores(out, results)
         if not as_json:
             print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
@@ -247,56 +245,62 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _progress(count: int, quiet: bool) -> Iterator[Callable[[], None]]:
+def _progress(what: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the terminal, to be told how many of how many are done."""
     console = new_console(stderr=True)
-    if quiet or count < 2 or not sys.stderr.isatty():
-        yield lambda: None
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, of: None
         return
-    columns = ("grading", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=count)
-        yield lambda: progress.advance(task)
+        task = progress.add_task("", total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 # ---- check -------------------------------------------------------------------------------------
 
 
 @app.command()
-def check(topic: TopicArgument = None) -> None:
+def check(
+    topic: TopicArgument = None,
+    twin: Annotated[
+        bool, typer.Option("--twin", help="Test the file in PyTorch instead of the others.")
+    ] = False,
+) -> None:
     """Run the public tests on your own files."""
-    from softmark.check import find_topic_folder, run_public_tests
+    from softmark.check import check_topic
+    from softmark.student import find_topic_folder, student_console
 
-    console = new_console()
+    with _student_errors():
+        the_topic = load_topic(find_topic_folder(topic, Path.cwd()))
+        well = check_topic(student_console(), the_topic, twin)
+    raise typer.Exit(OK if well else LOST_POINTS)
 
-    def tell(test: Checked) -> None:
-        mark, style = ("✗", "red") if test.message else ("✓", "green")
-        if test.todo:
-            mark, style = "·", "dim"
-        title = (test.about, "" if mark == "✗" else style)
-        console.print(Text.assemble((f"{mark} ", style), title))
 
-    with _errors():
-        folder = find_topic_folder(topic, Path.cwd())
-        tests, broken = run_public_tests(folder, tell)
-    if broken:
-        console.print(Text(broken, style="red"))
-        raise typer.Exit(LOST_POINTS)
-    failed = [test for test in tests if test.message]
-    if not failed:
-        console.print(Text(f"\nAll {len(tests)} public tests pass.", style="bold green"))
-        console.print(
-            "The hidden graders look at more: other shapes, every gradient, saturated gates."
-        )
-        raise typer.Exit(OK)
-    first = failed[0]
-    console.print(
-        Text(f"\n{len(tests) - len(failed)} of {len(tests)} pass. Next: ", style="bold"), end=""
-    )
-    console.print(Text(first.about))
-    console.print(Text(first.message))
-    test = f"{os.path.relpath(folder / 'test_public.py')}::{first.name}"
-    console.print(Text(f"\nJust this one: python -m pytest {shlex.quote(test)}", style="dim"))
-    raise typer.Exit(LOST_POINTS)
+@app.command()
+def pack(topic: TopicArgument = None) -> None:
+    """Make the .zip to hand in, and show what will be graded."""
+    from softmark.pack import pack_topic
+    from softmark.student import find_topic_folder, student_console
+
+    with _student_errors():
+        pack_topic(student_console(), load_topic(find_topic_folder(topic, Path.cwd())))
+
+
+@contextmanager
+def _student_errors() -> Iterator[None]:
+    """As ``_errors``, without loading the grader: students' commands start fast, on any system."""
+    from softmark.student import HandInError
+
+    try:
+        yield
+    except CourseError as error:
+        _complain(str(error), BAD_USAGE)
+    except HandInError as error:
+        _complain(str(error), LOST_POINTS)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _complain(f"{place}{error.strerror or error}", BAD_USAGE)
 
 
 # ---- for authors -------------------------------------------------------------------------------
@@ -316,6 +320,12 @@ def starter(course: CourseOption = None) -> None:
 @app.command()
 def verify(
     topic: TopicArgument = None,
+    mutants: Annotated[
+        str | None,
+        typer.Option(
+            "--mutants", metavar="N|all", help="Also grade N mutants of the reference, or all."
+        ),
+    ] = None,
     workers: WorkersOption = os.cpu_count() or 1,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, max=_MAX_SEED, help="Seed of the inputs.")
@@ -326,29 +336,31 @@ def verify(
     """Grade the graders: the reference passes, every known mistake is caught, nothing leaks."""
     from softmark import verify as verification
     from softmark.batch import Run
+    from softmark.mutation import run_mutants
 
-    console = new_console()
-    failed = 0
+    count = None if mutants in (None, "all") else _count_of_mutants(mutants)
+    good = True
     with _errors():
         _check_tier(isolation)
         opened = _open_course(course)
         ids = [topic] if topic else [entry.id for entry in opened.topics]
         for id in ids:
-            the_topic = opened.topic(id)
-            run = Run(opened, the_topic, _seed(seed), isolation)
-            console.print(Text(f"{id}  {the_topic.title}", style="bold"))
-            for done in verification.verify(run, workers):
-                good = not done.problems
-                failed += not good
-                mark = ("✓ ", "green") if good else ("✗ ", "red")
-                console.print(Text.assemble(mark, done.title))
-                for problem in done.problems:
-                    console.print(Text(f"    {problem}", style="red"))
-            if failed:
-                console.print(Text(f"seed {run.seed}", style="dim"))
-    if failed:
-        console.print(Text(f"{failed} checks failed.", style="bold red"))
-    raise typer.Exit(LOST_POINTS if failed else OK)
+            run = Run(opened, opened.topic(id), _seed(seed), isolation)
+            good = print_checks(run.topic, verification.verify(run, workers)) and good
+            if mutants is not None:
+                whole = verification.full_marks(run)
+                with _progress("mutants") as advance:
+                    report = run_mutants(run, whole, count, workers, advance)
+                good = print_mutants(report) and good
+            if not good:
+                new_console().print(Text(f"seed {run.seed}", style="dim"))
+    raise typer.Exit(OK if good else LOST_POINTS)
+
+
+def _count_of_mutants(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        _usage(f"--mutants: '{text}' is neither a number of mutants nor 'all'")
+    return int(text)
 
 
 @app.command()

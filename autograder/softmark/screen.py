@@ -1,15 +1,25 @@
-"""What a person sees on the terminal: a class at a glance."""
+"""What a person sees on the terminal: a class at a glance, and how the graders themselves did."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from softmark.result import ItemResult, Result
+
+if TYPE_CHECKING:  # students see no mutants
+    from softmark.course import Topic
+    from softmark.mutation import MutationReport
+    from softmark.verify import Check
+
+ENOUGH_KILLED = 0.99
+"""The share of mutants that graders must notice, of those that are not equivalent."""
 
 
 def new_console(stderr: bool = False) -> Console:
@@ -69,9 +79,10 @@ def _headline(result: Result) -> str:
     if result.message:
         return result.message
     failed = [item for item in result.items if item.status != "passed"]
-    if not failed:
-        return "all items passed"
-    first = _most_telling(failed)
+    core = [item for item in failed if item.tier == "core" or item.score is None]
+    if not core:
+        return "all items passed" if not failed else "all core items passed"
+    first = _most_telling(core)
     return f"{first.id}: {first.message}"
 
 
@@ -80,6 +91,91 @@ def _most_telling(items: list[ItemResult]) -> ItemResult:
     own = [
         item
         for item in items
-        if not item.message.startswith(("This stands on", "This counts", "Not run"))
+        if not item.message.startswith(("This stands on", "This counts", "Not run", "Right given"))
     ]
     return (own or items)[0]
+
+
+def print_checks(topic: Topic, checks: Iterable[Check]) -> bool:
+    """A line for each check, the known mistakes in a table; whether all is well."""
+    console = new_console()
+    console.print(Text(f"{topic.id}  {topic.title}", style="bold"))
+    mistakes: list[Check] = []
+    failed = 0
+    for check in checks:
+        failed += bool(check.problems)
+        if check.hints:
+            mistakes.append(check)
+            continue
+        if mistakes:
+            _print_mistakes(mistakes)
+            mistakes = []
+        console.print(_marked(check))
+        for problem in check.problems:
+            console.print(Text(f"    {problem}", style="red"))
+    if failed:
+        count = "1 check" if failed == 1 else f"{failed} checks"
+        console.print(Text(f"{count} failed.", style="bold red"))
+    return not failed
+
+
+def _print_mistakes(mistakes: list[Check]) -> None:
+    """Which hint each known mistake was shown, on how many of the items it lost."""
+    console = new_console()
+    table = _table("known mistake", "items lost", "own hint", "no hint", "another's")
+    for check in mistakes:
+        own, none, foreign = check.hints or (0, 0, 0)
+        table.add_row(
+            _marked(check),
+            f"{own + none + foreign}",
+            f"{own}" if own else Text("0", style="dim"),
+            f"{none}" if none else Text("0", style="dim"),
+            Text(f"{foreign}", style="bold red" if foreign else "dim"),
+        )
+    console.print(table)
+    for check in mistakes:
+        for problem in check.problems:
+            console.print(Text(f"    {check.title}: {problem}", style="red"))
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(first, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _marked(check: Check) -> Text:
+    mark = ("✗ ", "red") if check.problems else ("✓ ", "green")
+    return Text.assemble(mark, check.title)
+
+
+def print_mutants(report: MutationReport) -> bool:
+    """How many mutants the graders noticed, and each that they did not; whether all is well."""
+    console = new_console()
+    run = [*report.killed, *report.timed_out]
+    count = len(run) + len(report.survived) + len(report.equivalent) + len(report.errors)
+    some = "" if count == report.total else f" (a sample of {report.total})"
+    console.print(
+        f"{count} mutants{some}: {len(report.killed)} killed, {len(report.timed_out)} timed out, "
+        f"{len(report.survived)} survived, {len(report.equivalent)} equivalent; "
+        f"{report.per_second:.0f} a second"
+    )
+    for mutant in report.survived:
+        console.print(Text(f"survived in {mutant.function}:", style="red"))
+        console.print(Text(mutant.diff, style="red"))
+    for verdict in report.errors:
+        where = f"{verdict.mutant.file}:{verdict.mutant.line}"
+        said = f"grader fault at the mutant of {where} ({verdict.mutant.after}): {verdict.by}"
+        console.print(Text(said, style="bold red"))
+    for file, reason in report.skipped.items():
+        console.print(Text(f"mutants of {file} were not run: {reason}", style="yellow"))
+    good = report.score >= ENOUGH_KILLED and not report.errors
+    noticed = Text.assemble(
+        ("✓ " if good else "✗ ", "green" if good else "red"),
+        f"{report.score:.1%} of the mutants that are not equivalent are noticed; "
+        f"{ENOUGH_KILLED:.0%} is asked for",
+    )
+    console.print(noticed)
+    return good

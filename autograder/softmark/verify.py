@@ -31,10 +31,15 @@ _TEXT_FILES = (".py", ".md", ".yaml", ".yml", ".ipynb", ".txt", ".toml", ".json"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked, and what is wrong; ``problems`` is empty where nothing is."""
+    """One thing that was checked, and what is wrong; ``problems`` is empty where nothing is.
+
+    Of a known mistake, whose title is its id, ``hints`` counts the items it loses: those that show its
+    own hint, no hint, and another's.
+    """
 
     title: str
     problems: tuple[str, ...]
+    hints: tuple[int, int, int] | None = None
 
 
 def verify(run: Run, workers: int) -> Iterator[Check]:
@@ -44,7 +49,7 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
     stubs = {name: stub(source, name) for name, source in reference.items()}
     variants = load_variants(course, topic, reference)
     mistakes = {m.id: m for m in load_mistakes(course, topic, reference)}
-    pairs = _pairs(list(mistakes.values()))
+    pairs = _pairs(list(mistakes.values()), topic.files[0])
     answers = _right_answers(course, topic)
     right = _answered(topic, answers)
     sources = {"reference": {**reference, **right}}
@@ -66,9 +71,7 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
     for id, mistake in mistakes.items():
         result = results[f"mistake {id}"]
         problems = (*_loses_exactly(result, mistake.loses), *_foreign_hints(result, {id}))
-        items = "1 item" if len(mistake.loses) == 1 else f"{len(mistake.loses)} items"
-        hint = ", named by its hint" if _named(result) else ", no hint"
-        yield Check(f"the mistake {id} loses its {items}{hint}", problems)
+        yield Check(id, problems, _hints(result, id))
     if pairs:
         problems = tuple(
             problem
@@ -91,15 +94,23 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
     yield Check("students get no line of a solution", tuple(leaks(public, private, course.folder)))
 
 
+def full_marks(run: Run) -> Mapping[str, str]:
+    """Everything that earns full marks: the reference and the right answers."""
+    answers = _answered(run.topic, _right_answers(run.course, run.topic))
+    return {**reference_files(run.course, run.topic), **answers}
+
+
 def _pairs(
-    mistakes: Sequence[Mistake],
+    mistakes: Sequence[Mistake], main: str
 ) -> dict[str, tuple[Mapping[str, str], tuple[Mistake, Mistake]]]:
     """Every two mistakes of one file that can be made together, by "first + second"."""
     pairs = {}
     for first, second in combinations(mistakes, 2):
         files = first.and_also(second) if first.file == second.file else None
         if files is not None:
-            pairs[f"{first.id} + {second.id}"] = (files, (first, second))
+            # no twin beside them: it is another process for each, and nothing here asks about it
+            own = {k: v for k, v in files.items() if k == first.file or k == main}
+            pairs[f"{first.id} + {second.id}"] = (own, (first, second))
     return pairs
 
 
@@ -167,8 +178,9 @@ def _loses_exactly(result: Result, loses: frozenset[str]) -> tuple[str, ...]:
     return tuple([*kept, *(f"{id} is lost and should not be" for id in sorted(lost - loses))])
 
 
-def _named(result: Result) -> set[str]:
-    return {item.mistake for item in result.items if item.mistake}
+def _hints(result: Result, own: str) -> tuple[int, int, int]:
+    shown = [item.mistake for item in result.items if item.status != "passed"]
+    return shown.count(own), shown.count(""), sum(id not in (own, "") for id in shown)
 
 
 def _foreign_hints(result: Result, own: set[str]) -> tuple[str, ...]:

@@ -21,9 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from softmark.course import Course, Topic
+from softmark.questions import ANSWERS_FILE, blank_answers
 
 PUBLIC = ("handout.md", "assignment.yaml", "test_public.py")
-"""The files of a topic's folder that go to students as they are."""
+"""The files of a topic's folder that go to students as they are, and must be there."""
+PUBLIC_TOO = ("questions.yaml", "test_public_*.py", "*.svg")
+"""Patterns of those that may be there."""
 
 _BEGIN, _END = "# BEGIN SOLUTION", "# END SOLUTION"
 # Looser than the two lines above: a marker with a slip in it must not pass for a comment.
@@ -203,8 +206,14 @@ def _rubric_table(topic: Topic) -> str:
     rows = ["| item | what it asks for | tier | points |", "| --- | --- | --- | ---: |"]
     for item in topic.rubric.values():
         title = item.title.replace("|", "\\|")
+        if item.follow_through:
+            title += " ↪"
         rows.append(f"| `{item.id}` | {title} | {item.tier} | {item.points:g} |")
     rows.append(f"| | **core, all together** | | **{topic.max_score:g}** |")
+    shares = sorted({item.follow_through for item in topic.rubric.values() if item.follow_through})
+    if shares:
+        earned = " or ".join(f"{share:.0%}" for share in shares)
+        rows += ["", f"↪ right given your own earlier mistake: {earned} of the points."]
     return "".join(f"{row}\n" for row in rows)
 
 
@@ -220,9 +229,12 @@ def starter_files(course: Course) -> Mapping[Path, str]:
         for name in topic.files:
             shown = f"solutions/{topic.id}/{name}"
             files[Path(topic.id, name)] = stub(_read(solution / name, shown), shown)
-        for name in PUBLIC:
+        found = sorted(path.name for pattern in PUBLIC_TOO for path in topic.folder.glob(pattern))
+        for name in (*PUBLIC, *found):
             shown = f"assignments/{topic.id}/{name}"
             files[Path(topic.id, name)] = _read(topic.folder / name, shown)
+        if topic.questions:
+            files[Path(topic.id, ANSWERS_FILE)] = blank_answers(topic.questions)
         handout = Path(topic.id, "handout.md")
         files[handout] = with_rubric(files[handout], topic)
     return files

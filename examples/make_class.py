@@ -20,9 +20,11 @@ from softmark.bench import reference_files
 from softmark.builders.starter import stub
 from softmark.course import find_course, load_course
 from softmark.mistakes import load_mistakes
+from softmark.questions import blank_answers, load_answers
+from softmark.verify import load_variants
 
 HERE = Path(__file__).resolve().parent
-TOPIC, FILE = "02_lstm", "lstm.py"
+TOPIC, FILE, TWIN, ANSWERS = "02_lstm", "lstm.py", "lstm_torch.py", "answers.yaml"
 CLASS = HERE / f"class_{TOPIC}"
 WRITTEN = ("forges_a_pass.py", "looks_for_the_solutions.py")
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
@@ -32,8 +34,9 @@ WRONG = {
     "wrong_output_gate_gets_c": "output_gate_gets_c",
     "wrong_db_averaged": "db_averaged_over_the_batch",
     "wrong_dc_last_ignored": "dc_last_ignored",
+    "wrong_h_before_x": "h_before_x",
 }
-"""Submissions with one wrong gradient, and the known mistake that each of them makes."""
+"""Submissions with one mistake, and the known one that each of them makes."""
 
 EDITS = {
     "infinite_loop": (
@@ -67,24 +70,30 @@ def submissions() -> dict[str, bytes]:
     reference = reference_files(course, topic)
     source = reference[FILE]
     right = _without_markers(source)
-    variants = course.solution(TOPIC) / "variants"
+    variants = load_variants(course, topic, reference)
     mistakes = {m.id: m.files[FILE] for m in load_mistakes(course, topic, reference)}
+    right_answers = load_answers(course.solution(TOPIC) / ANSWERS, ANSWERS, topic.questions)
+    answers = "".join(f"{name}: {answer}\n" for name, answer in right_answers.items())
     texts = {
-        "right_as_taught.py": right,
-        "right_with_einsum.py": (variants / "einsum_closures.py").read_text(),
+        f"right_as_taught/{FILE}": right,
+        f"right_with_einsum/{FILE}": variants["einsum_closures"][FILE],
+        f"right_with_everything/{FILE}": right,
+        f"right_with_everything/{TWIN}": _without_markers(reference[TWIN]),
         f"stub_untouched/{FILE}": stub(source, FILE),
+        f"stub_untouched/{ANSWERS}": blank_answers(topic.questions),
         f"half_done/{FILE}": stub(_without_markers(source, first=3), FILE),
+        "right_without_answers.py": right,
         "missing_function.py": right[: right.index("def lstm_backward(")].rstrip() + "\n",
-        "right_in_a_notebook.ipynb": _notebook(right),
+        "right_in_a_notebook.ipynb": _notebook(right, answers),
     }
-    texts |= {f"{name}.py": _without_markers(mistakes[id]) for name, id in WRONG.items()}
+    texts |= {f"{name}/{FILE}": _without_markers(mistakes[id]) for name, id in WRONG.items()}
     texts |= {f"{name}.py": _edited(right, *edit) for name, edit in EDITS.items()}
     texts |= {name: (CLASS / name).read_text() for name in WRITTEN}
-    # some hand in a file, some a folder
-    for name in ("exits_with_code_0", "wrong_db_averaged"):
-        texts[f"{name}/{FILE}"] = texts.pop(f"{name}.py")
+    answered = [name for name in texts if name.startswith(("right", "wrong")) and "/" in name]
+    texts |= {f"{name.split('/')[0]}/{ANSWERS}": answers for name in answered}
+    texts[f"exits_with_code_0/{FILE}"] = texts.pop("exits_with_code_0.py")
     files = {name: text.encode() for name, text in texts.items()}
-    files["right_in_a_zip.zip"] = _zip((variants / "gate_by_gate.py").read_text())
+    files["right_in_a_zip.zip"] = _zip(variants["gate_by_gate"][FILE], answers)
     return dict(sorted(files.items()))
 
 
@@ -107,7 +116,7 @@ def _edited(source: str, old: str, new: str) -> str:
     return source.replace(old, new)
 
 
-def _notebook(source: str) -> str:
+def _notebook(source: str, answers: str) -> str:
     """The solution as a notebook: a cell for each function, with text and a magic in between."""
     head, sigmoid, cell, *rest = _cut(source, ("def sigmoid", "class LSTMCell", "def lstm_"))
     cells = [
@@ -119,6 +128,7 @@ def _notebook(source: str) -> str:
         _cell(5, "markdown", "## A sequence"),
         *(_cell(6 + i, "code", part) for i, part in enumerate(rest)),
         _cell(6 + len(rest), "code", "# a look at the shapes\nsigmoid?\n"),
+        _cell(7 + len(rest), "code", f"%%writefile {ANSWERS}\n{answers}"),
     ]
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     notebook = {
@@ -149,11 +159,12 @@ def _cell(number: int, kind: str, text: str) -> dict[str, Any]:
     return cell
 
 
-def _zip(source: str) -> bytes:
+def _zip(source: str, answers: str) -> bytes:
     """A folder as a Mac packs it: the file, and what nobody meant to hand in."""
     entries = {
         "lstm homework/": b"",
         "lstm homework/lstm.py": source.encode(),
+        "lstm homework/answers.yaml": answers.encode(),
         "lstm homework/.DS_Store": b"\0\0\0\1Bud1",
         "__MACOSX/lstm homework/._lstm.py": b"\0\5\x16\7\0\2\0\0Mac OS X",
     }

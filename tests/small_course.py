@@ -10,6 +10,8 @@ from softmark.result import ItemResult, Result
 from softmark.session import Session
 
 TOPIC = "00_small"
+TWIN = "# the twin\n"
+"""What stands below this line is about the twin."""
 
 FILES = {
     "course.yaml": """
@@ -21,14 +23,15 @@ topics:
 title: Steps
 hours: 1
 files: [small.py, small_torch.py]
+calls:
+  step: {y: "array (N)"}
+  steps: {y: "array (N)"}
 rubric:
   step.values: {title: one step, points: 2}
   steps.values: {title: many steps, points: 4, follow_through: 0.5}
   steps.quiet: {title: no warning, points: 1}
+# the twin
   twin.values: {title: the twin, points: 1, tier: extension}
-calls:
-  step: {y: "array (N)"}
-  steps: {y: "array (N)"}
 twin:
   file: small_torch.py
   calls: {step_torch: {y: "array (N)"}}
@@ -77,14 +80,15 @@ mistakes:
     replace: return 2 * x + 1
     with: return 2 * x
     hint: Something is to be added at the end.
-    loses: [step.values, steps.values]
+    loses: [step.values, steps.values, steps.quiet]
   one_step_too_many:
     task: steps
     file: small.py
     replace: "for _ in range(n):"
     with: "for _ in range(n + 1):"
     hint: Count the steps.
-    loses: [steps.values]
+    loses: [steps.values, steps.quiet]
+# the twin
   twin_halves:
     task: step_torch
     file: small_torch.py
@@ -131,6 +135,7 @@ def test_quiet(script, student, draw):
     assert not student(run).warnings, "steps warns."
 
 
+# the twin
 @item("twin.values")
 def test_twin(twin, agree, draw):
     run = twin()
@@ -140,9 +145,14 @@ def test_twin(twin, agree, draw):
 }
 
 
-def write_course(folder: Path) -> Path:
-    """Write the course into ``folder``."""
-    for name, text in FILES.items():
+def write_course(folder: Path, twin: bool = True) -> Path:
+    """Write the course into ``folder``; without the twin nothing of it needs PyTorch."""
+    files = dict(FILES)
+    if not twin:
+        del files["solutions/00_small/small_torch.py"]
+        for name in files:
+            files[name] = files[name].replace(", small_torch.py]", "]").split(TWIN)[0]
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip("\n"), encoding="utf-8")

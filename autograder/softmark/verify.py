@@ -104,7 +104,7 @@ def _pairs(
     mistakes: Sequence[Mistake], main: str
 ) -> dict[str, tuple[Mapping[str, str], tuple[Mistake, Mistake]]]:
     """Every two mistakes of one file that can be made together, by "first + second"."""
-    pairs = {}
+    pairs: dict[str, tuple[Mapping[str, str], tuple[Mistake, Mistake]]] = {}
     for first, second in combinations(mistakes, 2):
         files = first.and_also(second) if first.file == second.file else None
         if files is not None:

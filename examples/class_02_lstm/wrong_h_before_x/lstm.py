@@ -82,7 +82,7 @@ class LSTMCell:
         Hochreiter & Schmidhuber (1997), with the forget gate of Gers et al. (2000).
         """
         W, b = self.params["W"], self.params["b"]
-        xh = np.concatenate([x, h_prev], axis=1)  # (N, D + H)
+        xh = np.concatenate([h_prev, x], axis=1)  # (N, D + H)
         a = xh @ W + b  # (N, 4 H)
         a_f, a_i, a_c, a_o = np.split(a, 4, axis=1)  # four times (N, H)
         f, i, o = sigmoid(a_f), sigmoid(a_i), sigmoid(a_o)
@@ -112,7 +112,7 @@ class LSTMCell:
         xh, c_prev, f, i, c_new, o, c = cache
         D = xh.shape[1] - c.shape[1]
         tanh_c = np.tanh(c)
-        dc = dh * o * (1 - tanh_c**2)
+        dc = dc + dh * o * (1 - tanh_c**2)  # c reaches the loss through step t + 1 and through h
         da_f = dc * c_prev * f * (1 - f)
         da_i = dc * c_new * i * (1 - i)
         da_c = dc * i * (1 - c_new**2)
@@ -186,3 +186,33 @@ def lstm_backward(cell, dh, dc_last, cache):
         dh_next, dc = dh_prev + dh_t * ~real, dc_prev + dc * ~real
         dxs.append(dx)
     return np.stack(dxs[::-1], axis=1), dh_next, dc  # (N, T, D), (N, H), (N, H)
+
+
+def carousel_gradient(forget_gates, k, t):
+    """The direct path from c_k to c_t, equation (10): along the cell state and nothing else.
+
+    The gates of later steps depend on c_k too, through h. That dependence is left out here; it is in
+    the dc0 of ``lstm_backward``, which is the whole derivative.
+
+    Parameters
+    ----------
+    forget_gates : (T, H) float array
+        f of every step of one sequence, steps counted from 0.
+    k, t : int
+        0 <= k <= t < T.
+
+    Returns
+    -------
+    (H,) float array
+        ∂c_t[i] / ∂c_k[i] for every unit i; ones where k == t.
+
+    Raises
+    ------
+    ValueError
+        Naming ``k``, if k > t: a later state does not act on an earlier one.
+
+    Hochreiter & Schmidhuber (1997) call it the constant error carousel: there f is 1.
+    """
+    if k > t:
+        raise ValueError(f"k must not be after t, and k = {k} is after t = {t}")
+    return np.prod(forget_gates[k + 1 : t + 1], axis=0)  # (H,)

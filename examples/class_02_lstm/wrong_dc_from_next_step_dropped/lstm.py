@@ -112,11 +112,11 @@ class LSTMCell:
         xh, c_prev, f, i, c_new, o, c = cache
         D = xh.shape[1] - c.shape[1]
         tanh_c = np.tanh(c)
-        dc = dc + dh * o * (1 - tanh_c**2)  # c reaches the loss through step t + 1 and through h
+        dc = dh * o * (1 - tanh_c**2)
         da_f = dc * c_prev * f * (1 - f)
         da_i = dc * c_new * i * (1 - i)
         da_c = dc * i * (1 - c_new**2)
-        da_o = dh * c * o * (1 - o)
+        da_o = dh * tanh_c * o * (1 - o)
         da = np.concatenate([da_f, da_i, da_c, da_o], axis=1)  # (N, 4 H)
         self.grads["W"] += xh.T @ da  # (D + H, 4 H)
         self.grads["b"] += da.sum(axis=0)  # (4 H,)
@@ -186,3 +186,33 @@ def lstm_backward(cell, dh, dc_last, cache):
         dh_next, dc = dh_prev + dh_t * ~real, dc_prev + dc * ~real
         dxs.append(dx)
     return np.stack(dxs[::-1], axis=1), dh_next, dc  # (N, T, D), (N, H), (N, H)
+
+
+def carousel_gradient(forget_gates, k, t):
+    """The direct path from c_k to c_t, equation (10): along the cell state and nothing else.
+
+    The gates of later steps depend on c_k too, through h. That dependence is left out here; it is in
+    the dc0 of ``lstm_backward``, which is the whole derivative.
+
+    Parameters
+    ----------
+    forget_gates : (T, H) float array
+        f of every step of one sequence, steps counted from 0.
+    k, t : int
+        0 <= k <= t < T.
+
+    Returns
+    -------
+    (H,) float array
+        ∂c_t[i] / ∂c_k[i] for every unit i; ones where k == t.
+
+    Raises
+    ------
+    ValueError
+        Naming ``k``, if k > t: a later state does not act on an earlier one.
+
+    Hochreiter & Schmidhuber (1997) call it the constant error carousel: there f is 1.
+    """
+    if k > t:
+        raise ValueError(f"k must not be after t, and k = {k} is after t = {t}")
+    return np.prod(forget_gates[k + 1 : t + 1], axis=0)  # (H,)

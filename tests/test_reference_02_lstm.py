@@ -1,7 +1,8 @@
 """The LSTM reference and its right variants against oracles that share nothing with them.
 
-The oracles are torch.nn.LSTM with converted weights, torch's autograd on the bare equations, central
-differences, and the sigmoid in decimal arithmetic. Everything agrees to 1e-9 in float64.
+The oracles are torch.nn.LSTM with converted weights, on packed sequences too, torch's autograd on the
+bare equations, central differences, and the sigmoid in decimal arithmetic. Everything agrees to 1e-9 in
+float64.
 """
 
 import importlib.util
@@ -11,18 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import rnn
 
 SOLUTION = Path(__file__).parents[1] / "solutions" / "02_lstm"
-FILES = [SOLUTION / "lstm.py", *sorted((SOLUTION / "variants").glob("*.py"))]
+FILES = [SOLUTION / "lstm.py", *sorted((SOLUTION / "variants").glob("*/lstm.py"))]
 # (N, T, D, H): all different, and each of them 1 in turn
 SIZES = [(3, 6, 5, 4), (4, 5, 2, 7), (1, 4, 3, 2), (3, 1, 2, 4), (2, 4, 1, 3), (3, 5, 2, 1)]
 NAMES = ["h", "c_last", "dx", "dh0", "dc0", "dW", "db"]
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+@pytest.fixture(params=FILES, ids=lambda path: path.parent.name)
 def lstm(request):
     """The module under test: the reference, then each variant."""
-    spec = importlib.util.spec_from_file_location(f"under_test_{request.param.stem}", request.param)
+    name = f"lstm_of_{request.param.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, request.param)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -71,8 +74,11 @@ def agree(actual, expected, tolerance=1e-9):
 # ---- torch ---------------------------------------------------------------------------------------
 
 
-def by_torch_lstm(given):
-    """torch.nn.LSTM: one weight matrix for x and one for h, transposed, with blocks i, f, g, o."""
+def by_torch_lstm(given, lengths=None):
+    """torch.nn.LSTM: one weight matrix for x and one for h, transposed, with blocks i, f, g, o.
+
+    With ``lengths`` on the packed sequences; h is then 0 behind them.
+    """
     D, H = given["x"].shape[2], given["h0"].shape[1]
     ours_to_torch = np.concatenate([np.arange(k * H, (k + 1) * H) for k in (1, 0, 2, 3)])
     W, b = given["W"][:, ours_to_torch], given["b"][ours_to_torch]
@@ -83,7 +89,12 @@ def by_torch_lstm(given):
         layer.bias_ih_l0.copy_(torch.tensor(0.25 * b))  # only the sum of its two biases counts
         layer.bias_hh_l0.copy_(torch.tensor(0.75 * b))
     x, h0, c0 = (torch.tensor(given[name], requires_grad=True) for name in ("x", "h0", "c0"))
-    h, (_, c_last) = layer(x, (h0[None], c0[None]))
+    if lengths is None:
+        h, (_, c_last) = layer(x, (h0[None], c0[None]))
+    else:
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        h, (_, c_last) = layer(packed, (h0[None], c0[None]))
+        h, _ = rnn.pad_packed_sequence(h, batch_first=True, total_length=x.shape[1])
     loss = (h * torch.tensor(given["dh"])).sum() + (
         c_last[0] * torch.tensor(given["dc_last"])
     ).sum()
@@ -168,6 +179,18 @@ def test_one_step_is_a_sequence_of_one(lstm):
 # ---- masks ---------------------------------------------------------------------------------------
 
 
+def test_a_ragged_batch_is_torch_lstm_on_packed_sequences(lstm):
+    given = draw(5, 6, 3, 4)
+    lengths = [4, 6, 1, 2, 6]
+    mask = np.arange(6) < np.array(lengths)[:, None]
+    given["dh"][~mask] = 0
+    packed = by_torch_lstm(given, lengths)
+    given["x"][~mask] = -1e4
+    padded = ours(lstm, given, mask)
+    padded["h"] = padded["h"] * mask[..., None]  # torch gives zeros where we carry h over
+    agree(padded, packed)
+
+
 def test_a_ragged_batch_is_the_singles_it_is_made_of(lstm):
     N, T, D, H = 4, 6, 3, 5
     given = draw(N, T, D, H)
@@ -222,6 +245,100 @@ def test_a_mask_of_true_is_no_mask(lstm):
     masked, plain = ours(lstm, given, np.ones((3, 4), bool)), ours(lstm, given)
     for name in NAMES:
         np.testing.assert_array_equal(masked[name], plain[name])
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 3, 2), (3, 1, 2, 4), (1, 1, 1, 1), (2, 5, 1, 3)], ids=str)
+def test_with_every_step_masked_nothing_happens(lstm, sizes):
+    """For one sample and for one step too: the state comes out, the gradients go in, and that is all."""
+    given = draw(*sizes)
+    given["x"][:] = 1e4
+    result = ours(lstm, given, np.zeros(sizes[:2], bool))
+    N, T, _, H = sizes
+    agree(
+        result,
+        {
+            "h": np.broadcast_to(given["h0"][:, None], (N, T, H)),
+            "c_last": given["c0"],
+            "dx": np.zeros(given["x"].shape),
+            "dh0": given["dh"].sum(axis=1),
+            "dc0": given["dc_last"],
+            "dW": np.zeros(given["W"].shape),
+            "db": np.zeros(given["b"].shape),
+        },
+        1e-12,
+    )
+
+
+def test_a_mask_is_left_alone(lstm):
+    given = draw(3, 4, 2, 5)
+    mask = np.random.default_rng(2).random((3, 4)) < 0.5
+    before = mask.copy()
+    mask.flags.writeable = False
+    ours(lstm, given, mask)
+    np.testing.assert_array_equal(mask, before)
+
+
+# ---- carousel ------------------------------------------------------------------------------------
+
+
+def forget_gates(lstm, given):
+    """The gates (T, H) of one sequence, from the h that it gives."""
+    H = given["h0"].shape[1]
+    h = ours(lstm, given)["h"][0]
+    before = np.vstack([given["h0"], h[:-1]])
+    a_f = np.hstack([given["x"][0], before]) @ given["W"][:, :H] + given["b"][:H]
+    return 1 / (1 + np.exp(-a_f))
+
+
+def jacobian(c_last, c):
+    """[i, j] = ∂c_last[i] / ∂c[j], for a batch of one."""
+    units = torch.eye(c.shape[1], dtype=c.dtype)
+    rows = [torch.autograd.grad(c_last, c, u[None], retain_graph=True)[0] for u in units]
+    return torch.cat(rows).numpy()
+
+
+@pytest.mark.parametrize("k, t", [(0, 5), (1, 4), (2, 3), (4, 5), (0, 0), (5, 5), (3, 3)])
+def test_the_direct_path_is_what_autograd_gives_with_fixed_gates(lstm, k, t):
+    given = draw(1, 6, 3, 4)
+    gates = forget_gates(lstm, given)
+    start = c = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    for f in gates[k + 1 : t + 1]:
+        c = torch.tensor(f) * c + 1
+    gradient = lstm.carousel_gradient(gates, k, t)
+    assert gradient.shape == (4,)
+    np.testing.assert_allclose(np.diag(gradient), jacobian(c, start), rtol=1e-12, atol=1e-15)
+
+
+def test_the_whole_derivative_is_dc0_and_more_than_the_direct_path(lstm):
+    given = draw(1, 6, 3, 4)
+    W, b, x, h, c = (torch.tensor(given[name]) for name in ("W", "b", "x", "h0", "c0"))
+    start = c.requires_grad_()
+    for t in range(6):
+        f, i, g, o = (torch.cat([x[:, t], h], dim=1) @ W + b).chunk(4, dim=1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+    whole = jacobian(c, start)
+
+    given["dh"][:] = 0
+    rows = [ours(lstm, {**given, "dc_last": unit[None]})["dc0"] for unit in np.eye(4)]
+    np.testing.assert_allclose(np.vstack(rows), whole, rtol=1e-10, atol=1e-12)
+    gates = np.vstack([np.ones((1, 4)), forget_gates(lstm, given)])  # from c0: one step more
+    assert np.abs(whole - np.diag(lstm.carousel_gradient(gates, 0, 6))).max() > 1e-3
+
+
+@pytest.mark.parametrize("k, t", [(1, 0), (5, 2)])
+def test_a_later_step_does_not_act_on_an_earlier_one(lstm, k, t):
+    with pytest.raises(ValueError, match=r"\bk\b"):
+        lstm.carousel_gradient(np.ones((6, 3)), k, t)
+
+
+def test_carousel_keeps_float32_and_its_gates(lstm):
+    gates = np.full((5, 2), 0.5, np.float32)
+    gates.flags.writeable = False
+    for k, t, value in [(0, 3, 0.125), (2, 2, 1)]:
+        gradient = lstm.carousel_gradient(gates, k, t)
+        assert gradient.dtype == np.float32
+        np.testing.assert_array_equal(gradient, [value, value])
 
 
 # ---- sigmoid -------------------------------------------------------------------------------------

@@ -185,3 +185,90 @@ def test_until_keeps_what_an_output_needs_and_no_more() -> None:
     assert [handle for _, handle, _ in run.until(["dx"]).outputs()] == [
         handle for _, handle, _ in run.outputs()[:2]
     ]
+
+
+# ---- tensors, sums, parameters ---------------------------------------------------------------------
+
+
+def test_a_tensor_and_its_gradient() -> None:
+    run = Script({"f": (Output("h", "array"), Output("c", "array"))})
+    array, blocks = np.ones((2, 3)), {1: ("f", "i", "o")}
+    x = run.tensor("x", array, axes=["N", "D"], blocks=blocks)
+    h, c = run.call("f", {"x": x}, [x])
+    run.backward((h, np.ones(2)), (c, np.zeros(2)))
+    dx = run.gradient(x)
+    made, call, backward, read = run.steps
+    assert (made.operation, made.name, made.outputs[0].kind) == ("tensor", "x", "private")
+    assert made.args == (array,)
+    assert call.args == ({"x": x}, [x])
+    assert (backward.operation, backward.outputs) == ("backward", ())
+    assert [pair[0] for pair in backward.args] == [h, c]
+    assert (read.operation, read.target) == ("gradient", x)
+    assert [handle for _, handle, _ in run.outputs()] == [h, c, dx]
+    _, _, output = run.outputs()[-1]
+    assert output == Output("dx", "array", ("N", "D"), blocks)
+
+
+def test_only_tensors_have_gradients(run: Script) -> None:
+    x = run.tensor("x", np.ones(2))
+    h = run.call("sigmoid", x)
+    for other in (h, Handle(9), run.gradient(x)):
+        with pytest.raises(ValueError, match="tensor"):
+            run.gradient(other)
+
+
+def test_parameters_and_gradients_take_their_entries_from_calls() -> None:
+    entries = {"W": Output("W", "array", ("D", "H"))}
+    calls = {
+        "Cell": (),
+        "Cell.parameters": (Output("anything", "dict", entries=entries),),
+        "Layer": (),
+    }
+    run = Script(calls)
+    cell, layer = run.new("Cell"), run.new("Layer")
+    handles = [run.parameters(cell), run.gradients(cell), run.parameters(layer)]
+    assert [handle for _, handle, _ in run.outputs()] == handles
+    read = [(step.operation, step.target, output) for step, _, output in run.outputs()]
+    assert read == [
+        ("parameters", Handle(0), Output("parameters", "dict", entries=entries)),
+        ("gradients", Handle(0), Output("grads", "dict")),
+        ("parameters", Handle(1), Output("parameters", "dict")),
+    ]
+
+
+def test_an_instance_that_is_called_goes_forward(run: Script) -> None:
+    cell = run.new("Cell")
+    assert cell(1.0, flag=True) == (Handle(1), Handle(2))
+    step = run.steps[-1]
+    assert (step.operation, step.name, step.args) == ("method", "Cell.forward", (1.0,))
+    assert step.kwargs == {"flag": True}
+    with pytest.raises(KeyError, match=r"Layer\.forward"):
+        run.new("Layer")()
+
+
+def test_sums_are_read_where_they_are_shown(run: Script) -> None:
+    a, b = run.call("sigmoid"), run.call("sigmoid")
+    total = run.add(run.add(a, b), np.ones(3))
+    shown = run.show("dh", total, axes=["N"], blocks={0: ("f", "i")})
+    assert [handle for _, handle, _ in run.outputs()] == [a, b, shown]
+    step, _, output = run.outputs()[-1]
+    assert (step.operation, step.target) == ("show", total)
+    assert output == Output("dh", "array", ("N",), {0: ("f", "i")})
+    assert run.call("sigmoid").number == shown.number + 1
+
+
+def test_until_keeps_the_new_steps_that_an_output_needs() -> None:
+    run = Script({"f": (Output("h", "array"),)})
+    run.count_operators()
+    x = run.tensor("x", np.ones(2))
+    h = run.call("f", x)
+    run.backward((h, np.ones(2)))
+    run.gradient(x)
+    run.show("twice", run.add(h, h))
+    operations = [step.operation for step in run.steps]
+    assert operations == ["count", "tensor", "call", "backward", "gradient", "add", "show"]
+    assert len(run.until(["h"]).steps) == 3
+    assert len(run.until(["dx"]).steps) == 5
+    assert len(run.until(["twice"]).steps) == 7
+    until = run.until(["dx"]).outputs()
+    assert [handle for _, handle, _ in until] == [handle for _, handle, _ in run.outputs()[:2]]

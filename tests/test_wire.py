@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from softmark.isolation import wire
 from softmark.isolation.wire import BadFrame, Closed
-from softmark.script import Handle, Output, Raised, Rng, Script, Unfit, Warned
+from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Unfit, Warned
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -287,6 +287,7 @@ def _answer(**changes: Any) -> bytes:
         "warned": [[0, "RuntimeWarning", "overflow", "lstm.py:3"]],
         "modified": [[1, "x"]],
         "memory": False,
+        "operators": None,
     }
     return wire.pack(list((parts | changes).values()))
 
@@ -308,6 +309,23 @@ def test_an_error_in_an_answer() -> None:
     trace = wire.unpack_trace(data, _script(), 0.0)
     assert trace.raised == Raised(1, "ValueError", "no", "lstm.py:7", "raise ValueError('no')")
     assert trace.cause == "out_of_memory"
+
+
+def _listed(*numbers: int, names: Any = ("aten.mm", "aten.t"), more: Any = False) -> Any:
+    return [names, np.array(numbers, np.int64), more]
+
+
+def test_operators_in_an_answer() -> None:
+    numbers = (0, 0, 2, 2, 3, 4, 2, 4, 5, 1, 1, 1, 0, 1, 0, 0, 0, 0, 2, 2, 3, 4, 2, 4, 5)
+    trace = wire.unpack_trace(_answer(operators=_listed(*numbers, more=True)), _script(), 0.0)
+    product = Operator(0, "aten.mm", ((3, 4), (4, 5)))
+    transpose = Operator(1, "aten.t", ((),))
+    assert trace.operators == (product, transpose, Operator(1, "aten.mm", ()), product)
+    assert trace.more_operators
+    none = wire.unpack_trace(_answer(operators=_listed()), _script(), 0.0)
+    assert (none.operators, none.more_operators) == ((), False)
+    wide = wire.unpack_trace(_answer(operators=_listed(0, 0, 10**6, *[0] * 10**6)), _script(), 0.0)
+    assert [len(operator.shapes) for operator in wide.operators] == [10**6]
 
 
 def _nested(depth: int) -> Any:
@@ -348,6 +366,27 @@ FORGED: dict[str, dict[str, Any]] = {
     "memory as number": {"memory": 0},
     "memory as nothing": {"memory": None},
     "memory as array": {"memory": np.array(True)},
+    "operators as number": {"operators": 3},
+    "operators as list of lists": {"operators": [[0, "aten.mm", [[2, 3]]]]},
+    "operators too short": {"operators": _listed(0, 0, 0)[:2]},
+    "operator names as text": {"operators": _listed(0, 0, 0, names="aten")},
+    "an operator's name as number": {"operators": _listed(0, 0, 0, names=[7])},
+    "operators as floats": {"operators": [["aten.mm"], np.zeros(3), False]},
+    "operators in two axes": {"operators": [["aten.mm"], np.zeros((1, 3), np.int64), False]},
+    "operators as text": {"operators": [["aten.mm"], "000", False]},
+    "an operator of no name": {"operators": _listed(0, 2, 0)},
+    "an operator of the last name": {"operators": _listed(0, -1, 0)},
+    "an operator in no step": {"operators": _listed(2, 0, 0)},
+    "an operator before all steps": {"operators": _listed(-1, 0, 0)},
+    "an operator cut short": {"operators": _listed(0, 0)},
+    "shapes that are not there": {"operators": _listed(0, 0, 2, 1, 5)},
+    "a shape cut short": {"operators": _listed(0, 0, 1, 3, 5, 5)},
+    "more shapes than there are numbers": {"operators": _listed(0, 0, 2**62)},
+    "a shape of all the memory": {"operators": _listed(0, 0, 1, 2**62, 1)},
+    "a shape backwards": {"operators": _listed(0, 0, 1, -1)},
+    "too many operators": {"operators": _listed(*[0, 0, 0] * (wire.MAX_OPERATORS + 1))},
+    "too many numbers": {"operators": _listed(0, 0, 2 * 10**6, *[0] * 2 * 10**6)},
+    "more operators as number": {"operators": _listed(0, 0, 0, more=1)},
 }
 
 
@@ -357,7 +396,7 @@ def test_forged_answers_are_bad_frames(changes: dict[str, Any]) -> None:
         wire.unpack_trace(_answer(**changes), _script(), 0.0)
 
 
-@pytest.mark.parametrize("answer", [None, [], [1] * 5, {}, "abcde", [[]] * 4, 7, np.zeros(5)])
+@pytest.mark.parametrize("answer", [None, [], [1] * 6, {}, "abcdef", [[]] * 5, 7, np.zeros(6)])
 def test_what_is_no_answer_at_all(answer: Any) -> None:
     with pytest.raises(BadFrame):
         wire.unpack_trace(wire.pack(answer), _script(), 0.0)
@@ -376,7 +415,8 @@ def test_a_thousand_broken_answers_are_bad_frames_or_traces() -> None:
     dice = random.Random(1)
     script = _script()
     raised = [1, "ValueError", "no", "lstm.py:7", "raise"]
-    seeds = [_answer(), _answer(raised=raised), wire.pack_script(script), wire.pack(raised)]
+    listed = _answer(operators=_listed(0, 0, 1, 1, 7, 1, 1, 0))
+    seeds = [_answer(), listed, _answer(raised=raised), wire.pack_script(script), wire.pack(raised)]
     deadline = time.monotonic() + 2
     refused = count = 0
     while count < 20_000 and time.monotonic() < deadline:
@@ -445,7 +485,7 @@ def test_text_from_a_worker_moves_no_cursor() -> None:
     script = Script({"f": ()})
     script.call("f")
     forged = [0, "Err\x1b[2Jor", "all\nitems\r passed\x1b[1A\u202e", "lstm.py:1", "x\x00 = 1"]
-    trace = wire.unpack_trace(wire.pack([[], forged, [], [], False]), script, 0.0)
+    trace = wire.unpack_trace(wire.pack([[], forged, [], [], False, None]), script, 0.0)
     assert trace.raised is not None
     told = [trace.raised.type, trace.raised.message, trace.raised.where, trace.raised.line]
     assert all(text.isprintable() for text in told)

@@ -377,6 +377,102 @@ def test_the_same_warning_is_told_at_every_step(load) -> None:
     assert [w.step for w in trace.warnings] == [0, 1, 2]
 
 
+def test_arguments_changed_inside_lists_and_dicts_are_named(load) -> None:
+    source = """
+def array(params, states):
+    params["W"] *= 2
+    states[1][0] = 5
+    return params["b"]
+"""
+    ones = np.ones(3)
+    trace = load(source).trace("array", {"W": ones, "b": ones}, [ones, ones])
+    assert trace.modified == ((0, 'params["W"]'), (0, "states[1]"))
+
+
+# ---- sums, and what is read or given on the way -----------------------------------------------------
+
+
+def test_sums_of_results_go_into_later_calls(load) -> None:
+    source = """
+import numpy as np
+def pair(): return np.ones((2, 3)), np.full((2, 3), 10.0)
+def array(x): return 2 * x
+"""
+    script = Script(CALLS)
+    h, c = script.call("pair")
+    total = script.add(script.add(h, c), np.full((2, 3), 100.0))
+    doubled = script.call("array", total)
+    shown = script.show("total", total)
+    trace = load(source).run(script)
+    assert trace[shown].tolist() == [[111.0] * 3] * 2
+    assert trace[doubled].tolist() == [[222.0] * 3] * 2
+
+
+def test_a_sum_leaves_its_parts_as_they_were(load) -> None:
+    script = Script(CALLS)
+    h, c = script.call("pair")
+    script.add(h, c)
+    shown = script.show("h", h)
+    trace = load("import numpy as np\ndef pair(): return np.ones(2), np.ones(2)").run(script)
+    assert trace[shown].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "returned, said",
+    {
+        "np.ones(2), np.ones(3)": "h of shape (2,) and c of shape (3,)",
+        "np.ones((2, 1)), np.ones((1, 2))": "h of shape (2, 1) and c of shape (1, 2)",
+        "np.ones(2), [1.0, 1.0]": "c is a list of 2, not an array",
+        "None, np.ones(2)": "h is None, not an array",
+    }.items(),
+)
+def test_only_arrays_of_one_shape_are_added(load, returned: str, said: str) -> None:
+    script = Script(CALLS)
+    script.add(*script.call("pair"))
+    raised = load(f"import numpy as np\ndef pair(): return {returned}").run(script).raised
+    assert raised is not None and (raised.step, raised.type) == (1, "ReturnedWrong")
+    assert said in raised.message
+
+
+def test_what_is_shown_is_read_as_an_array(load) -> None:
+    script = Script(CALLS)
+    shown = script.show("cache", script.call("make"))
+    assert load("def make(): return {'a': 1}").run(script)[shown] == Unfit("a dict of 1")
+
+
+def test_parameters_and_gradients_of_any_object(load) -> None:
+    source = """
+import numpy as np
+class Cell:
+    def __init__(self): self.params, self.grads = {"W": np.ones(2)}, {"W": np.zeros(2)}
+    def step(self):
+        self.grads["W"] += 3
+        return self.grads["W"]
+"""
+    script = Script(CALLS)
+    cell = script.new("Cell", params={"W": np.arange(2.0)})
+    cell.step()
+    params, grads = script.parameters(cell), script.gradients(cell)
+    trace = load(source).run(script)
+    assert trace[params]["W"].tolist() == [0, 1] and trace[grads]["W"].tolist() == [3, 3]
+    raised = load("class Cell:\n    def step(self): return 1").run(script).raised
+    assert raised is not None and (raised.step, raised.type) == (4, "NotDefined")
+    assert raised.message == "Cell.grads is not defined"
+
+
+def test_tensors_need_a_pytorch_worker(load) -> None:
+    x = np.ones(2)
+    for build in (
+        lambda script: script.tensor("x", x),
+        lambda script: script.backward((script.call("array"), x)),
+        lambda script: script.count_operators(),
+    ):
+        script = Script(CALLS)
+        build(script)
+        raised = load("def array(): return 1").run(script).raised
+        assert raised is not None and "needs a PyTorch worker" in raised.message
+
+
 # ---- errors ----------------------------------------------------------------------------------------
 
 

@@ -324,23 +324,28 @@ def _explained(
 ) -> tuple[Failure | None, Sequence[Asked]]:
     """The first failure, and what its test had asked; where something it stands on failed too, that
     is what to mend first."""
+    failure = outcome.failures[0] if outcome.failures else None
     unmet = _unmet(outcome, outcomes)
-    if unmet:
+    if unmet and not _same_reason(failure, outcomes[unmet[0]]):
         cause = outcomes[unmet[0]].failures[0].cause
         return Failure(f"This counts once {unmet[0]} is right. Mend that first.", (), cause), ()
-    if not outcome.failures:
+    if failure is None:
         return None, ()
-    failure = outcome.failures[0]
     if not outcome.cases:
         return failure, ()  # it was not run, and says why
     failed = [need for need in outcome.needs.depends if outcomes[need].failures]
-    if failed:
+    if failed and not _same_reason(failure, outcomes[failed[0]]):
         before = f"This stands on {failed[0]}, which is not right yet. Mend that first."
         return Failure(before, (), failure.cause), ()
     if outcome.cases > 1 and len(outcome.failures) < outcome.cases and not outcome.stopped:
         count = f" ({len(outcome.failures)} of {outcome.cases} cases fail)"
         failure = replace(failure, message=failure.message + count)
     return failure, outcome.asked
+
+
+def _same_reason(failure: Failure | None, before: Outcome) -> bool:
+    """Whether the item before failed for the very same reason, such as a file that is missing."""
+    return failure is not None and failure.message == before.failures[0].message
 
 
 def _unmet(outcome: Outcome, outcomes: dict[str, Outcome]) -> list[str]:

@@ -70,7 +70,7 @@ def print_results(results: list[Result], max_score: float, out: Path) -> None:
 def _style(result: Result) -> str:
     if result.score is None:
         return "magenta"
-    if result.score >= result.max_score:
+    if all(item.status == "passed" for item in result.items if item.tier == "core"):
         return "green"
     return "yellow" if result.score > 0 else "red"
 

@@ -15,7 +15,21 @@ import numpy as np
 
 Kind = Literal["array", "scalar", "list", "dict", "private"]
 Cause = Literal["timeout", "crashed", "out_of_memory", "error"]
-Operation = Literal["new", "call", "method", "read", "assign"]
+Operation = Literal[
+    "new",
+    "call",
+    "method",
+    "read",
+    "assign",
+    "tensor",
+    "backward",
+    "gradient",
+    "parameters",
+    "gradients",
+    "count",
+    "add",
+    "show",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +68,7 @@ class Rng:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One call. Its outputs own the handles ``first``, ``first + 1``, ..."""
+    """One thing to do. Its outputs own the handles ``first``, ``first + 1``, ..."""
 
     operation: Operation
     name: str
@@ -79,10 +93,18 @@ class Instance:
             raise AttributeError(name)
         return Member(self._script, f"{self._class}.{name}", self._handle)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as ``forward``: PyTorch's way to run a module."""
+        return self.forward(*args, **kwargs)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A method or attribute of an Instance: call it, or give it to ``Script.read``."""
+    """A method or attribute of an Instance: call it, or give it to ``Script.read``.
+
+    ``forward`` of a ``torch.nn.Module`` runs the module itself, so that hooks and all else that hangs on
+    the call of a module work.
+    """
 
     _script: Script
     _name: str
@@ -100,7 +122,9 @@ class Script:
     """Calls to make, in order, on any implementation of one topic.
 
     Arguments may be arrays, numbers, strings, None, lists, tuples and dicts of these, ``Rng`` and
-    the handles and instances of earlier steps.
+    the handles and instances of earlier steps. In a PyTorch worker each array arrives as a tensor of its
+    dtype on the CPU, and ``Rng`` as a ``torch.Generator``; what is computed there comes back as arrays.
+    ``tensor``, ``backward``, ``gradient`` and ``count_operators`` are for such workers alone.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -112,7 +136,7 @@ class Script:
     def new(
         self, name: str, *args: Any, params: Mapping[str, np.ndarray] | None = None, **kwargs: Any
     ) -> Instance:
-        """Construct the class ``name``; then, with ``params``, give it these parameters."""
+        """Construct the class ``name``; then, with ``params``, ``assign`` these parameters."""
         if name not in self.calls:
             raise KeyError(f"'{name}' is not among the calls of assignment.yaml")
         handle = self._append("new", name, None, args, kwargs, (Output(name, "private"),))
@@ -123,7 +147,12 @@ class Script:
         return instance
 
     def assign(self, instance: Instance, params: Mapping[str, np.ndarray]) -> None:
-        """Give an object these parameters in place of its own, at this point of the Script."""
+        """Give an object these parameters in place of its own, at this point of the Script.
+
+        An object gets the dict as its ``params``. A ``torch.nn.Module`` gets each array copied into
+        the parameter or buffer of that name; it is the student's error if it lacks a name, has a
+        parameter that is not given or one of another shape.
+        """
         arrays = dict(params)
         self._append("assign", instance._class, instance._handle, (arrays,), {}, ())
 
@@ -140,6 +169,76 @@ class Script:
         handle = self._add("read", member._name, member._target, (), {})
         assert isinstance(handle, Handle)
         return handle
+
+    def parameters(self, instance: Instance) -> Handle:
+        """Read the parameters of a ``torch.nn.Module`` by name, or ``params`` of any other object.
+
+        The output is the dict "parameters"; its entries are those of ``Class.parameters`` in ``calls``,
+        if that is listed.
+        """
+        return self._read_all("parameters", "parameters", instance)
+
+    def gradients(self, instance: Instance) -> Handle:
+        """Read the gradients of a ``torch.nn.Module``'s parameters, or ``grads`` of any other object.
+
+        The output is the dict "grads"; its entries are those of ``Class.gradients`` in ``calls``, if
+        that is listed. A parameter that no gradient reached is Unfit.
+        """
+        return self._read_all("gradients", "grads", instance)
+
+    def tensor(
+        self,
+        name: str,
+        array: np.ndarray,
+        axes: Sequence[str] = (),
+        blocks: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> Handle:
+        """A tensor that gathers its gradient, to be given to later calls, also inside lists and dicts.
+
+        ``axes`` and ``blocks`` are those of the output of ``gradient``.
+        """
+        output = Output(name, "private", tuple(axes), blocks or {})
+        return self._one("tensor", name, None, (array,), output)
+
+    def backward(self, *pairs: tuple[Handle, np.ndarray]) -> None:
+        """Send gradients back from earlier outputs: pairs of an output and the gradient that reaches it.
+
+        May be called again: gradients add up, as they do in PyTorch.
+        """
+        self._append("backward", "backward", None, pairs, {}, ())
+
+    def gradient(self, tensor: Handle) -> Handle:
+        """Read the gradient gathered so far by x, made by ``tensor``: the output "dx", of x's axes.
+
+        It is Unfit where no gradient reached x. Raises ValueError for any other handle.
+        """
+        made = [
+            step for step in self.steps if (step.operation, step.first) == ("tensor", tensor.number)
+        ]
+        if not made:
+            raise ValueError("gradient() takes what tensor() made")
+        (x,) = made[0].outputs
+        output = Output(f"d{x.name}", "array", x.axes, x.blocks)
+        return self._one("gradient", output.name, tensor, (), output)
+
+    def count_operators(self) -> None:
+        """From here on, list the ATen operators of every call in ``Trace.operators``."""
+        self._append("count", "count_operators", None, (), {}, ())
+
+    def add(self, a: Handle | np.ndarray, b: Handle | np.ndarray) -> Handle:
+        """The sum of two earlier results, or of one and an array, of equal shapes; see ``show``."""
+        return self._one("add", "add", None, (a, b), Output("sum", "private"))
+
+    def show(
+        self,
+        name: str,
+        handle: Handle,
+        axes: Sequence[str] = (),
+        blocks: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> Handle:
+        """Read an earlier result, as it is at this point: the output ``name``, an array."""
+        output = Output(name, "array", tuple(axes), blocks or {})
+        return self._one("show", name, handle, (), output)
 
     def until(self, names: Sequence[str]) -> Script:
         """This Script up to the last step that gives one of the outputs, or dict entries, ``names``."""
@@ -171,6 +270,24 @@ class Script:
             return None
         handles = tuple(Handle(first.number + i) for i in range(len(outputs)))
         return handles[0] if len(handles) == 1 else handles
+
+    def _read_all(self, operation: Operation, name: str, instance: Instance) -> Handle:
+        full_name = f"{instance._class}.{operation}"
+        listed = self.calls.get(full_name, ())
+        output = Output(name, "dict", entries=listed[0].entries if len(listed) == 1 else {})
+        return self._one(operation, full_name, instance._handle, (), output)
+
+    def _one(
+        self,
+        operation: Operation,
+        name: str,
+        target: Handle | None,
+        args: tuple[Any, ...],
+        output: Output,
+    ) -> Handle:
+        handle = self._append(operation, name, target, args, {}, (output,))
+        assert handle is not None
+        return handle
 
     def _append(
         self,
@@ -244,14 +361,24 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class Operator:
+    """An ATen operator such as ``aten.mm`` that a step ran, and the shapes of its tensor arguments."""
+
+    step: int
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What one implementation answered to one Script.
 
     ``values`` holds the outputs that are not private, by handle number, as far as it came:
     ``np.ndarray`` for an array, a plain number, text, bool or None for a scalar, ``list``, ``dict``,
     or ``Unfit`` where the value is of another kind. ``modified`` names the arguments that were changed
-    in place, as (step, parameter). ``seconds`` is the grader's own clock, ``limit`` what there was of
-    it when it ran out.
+    in place, as (step, parameter). ``operators`` are those that ran after ``count_operators``, in order,
+    a claim as well; ``more_operators`` tells that there were more than a Trace holds. ``seconds`` is the
+    grader's own clock, ``limit`` what there was of it when it ran out.
     """
 
     values: Mapping[int, Any]
@@ -259,6 +386,8 @@ class Trace:
     cause: Cause | None = None
     warnings: tuple[Warned, ...] = ()
     modified: tuple[tuple[int, str], ...] = ()
+    operators: tuple[Operator, ...] = ()
+    more_operators: bool = False
     seconds: float = 0.0
     limit: float = 0.0
 

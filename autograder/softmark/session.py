@@ -93,8 +93,9 @@ class Session:
         return self._process.pid
 
     def grade(self, submission: Submission, quick: bool = False) -> Result:
-        """Grade one submission; ``quick``: only up to the first item that it loses, which is then the
-        last of the Result. Raises SessionFailed; the session is of no more use then."""
+        """Grade one submission; ``quick``: only up to the first item that it loses, and the Result has
+        no more than the items known by then. Raises SessionFailed; the session is of no more use then.
+        """
         limit = 3 * self._topic.limits.submission_seconds + _MARGIN_SECONDS
         answer = self._ask({**asdict(submission), "quick": quick}, limit)
         if "failed" in answer:

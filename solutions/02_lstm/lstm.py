@@ -198,3 +198,35 @@ def lstm_backward(cell, dh, dc_last, cache):
         dxs.append(dx)
     return np.stack(dxs[::-1], axis=1), dh_next, dc  # (N, T, D), (N, H), (N, H)
     # END SOLUTION
+
+
+def carousel_gradient(forget_gates, k, t):
+    """The direct path from c_k to c_t, equation (10): along the cell state and nothing else.
+
+    The gates of later steps depend on c_k too, through h. That dependence is left out here; it is in
+    the dc0 of ``lstm_backward``, which is the whole derivative.
+
+    Parameters
+    ----------
+    forget_gates : (T, H) float array
+        f of every step of one sequence, steps counted from 0.
+    k, t : int
+        0 <= k <= t < T.
+
+    Returns
+    -------
+    (H,) float array
+        ∂c_t[i] / ∂c_k[i] for every unit i; ones where k == t.
+
+    Raises
+    ------
+    ValueError
+        Naming ``k``, if k > t: a later state does not act on an earlier one.
+
+    Hochreiter & Schmidhuber (1997) call it the constant error carousel: there f is 1.
+    """
+    # BEGIN SOLUTION
+    if k > t:
+        raise ValueError(f"k must not be after t, and k = {k} is after t = {t}")
+    return np.prod(forget_gates[k + 1 : t + 1], axis=0)  # (H,)
+    # END SOLUTION

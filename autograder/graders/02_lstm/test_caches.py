@@ -80,27 +80,27 @@ def test_step_gradients_add_up(script, student, draw):
         )
 
 
-@item(
-    "sequence.accumulate",
-    depends=("step.caches", "step.accumulate"),
-    requires="sequence.forward.h",
-)
-def test_sequence_gradients_add_up(script, student, draw):
-    """lstm_backward adds to grads too, also the second time with the same cache."""
-    run = script()
+def use_twice(run, draw):
+    """lstm_backward twice from one cache: its outputs and grads after the first time and the second."""
     cell = new_cell(run, draw)
-    _, _, cache = run.call("lstm_forward", cell, draw(3, 6, 5), draw(3, 4), draw(3, 4))
-    dh, dc_last = draw(3, 6, 4), draw(3, 4)
-    first = run.call("lstm_backward", cell, dh, dc_last, cache)
-    once = run.read(cell.grads)
-    again = run.call("lstm_backward", cell, dh, dc_last, cache)
-    twice = run.read(cell.grads)
-    trace = student(run)
-    for name, a, b in zip(("dx", "dh0", "dc0"), first, again, strict=True):
-        assert same(trace[a], trace[b]), (
+    _, _, cache = run.call("lstm_forward", cell, draw(3, 4, 5), draw(3, 4), draw(3, 4))
+    dh, dc_last = draw(3, 4, 4), draw(3, 4)
+    first = run.call("lstm_backward", cell, dh, dc_last, cache), run.read(cell.grads)
+    again = run.call("lstm_backward", cell, dh, dc_last, cache), run.read(cell.grads)
+    other = run.call("lstm_backward", cell, dh + 1, dc_last, cache)
+    return first, again, other
+
+
+def assert_added_up(trace, first, again, other):
+    """The second time gives the same gradients, and doubles those of the parameters."""
+    (outputs, once), (outputs_again, twice) = first, again
+    for name, *handles in zip(("dx", "dh0", "dc0"), outputs, outputs_again, other, strict=True):
+        a, b, c = (trace[handle] for handle in handles)
+        assert same(a, b), (
             f"{name} changes when the same cache is handed back a second time: "
             "lstm_backward must leave its cache as it was."
         )
+        assert not same(a, c), f"{name} is the same for another dh."
     for key in ("W", "b"):
         one, two = trace[once][key], trace[twice][key]
         assert np.any(one), f'grads["{key}"] is still zero after lstm_backward.'
@@ -108,3 +108,23 @@ def test_sequence_gradients_add_up(script, student, draw):
             f'grads["{key}"] does not double when lstm_backward runs a second time with the '
             "same cache: it must add to grads."
         )
+
+
+@item(
+    "sequence.accumulate",
+    depends=(*FORWARD, "step.caches", "step.accumulate", "sequence.forward.h"),
+)
+def test_sequence_gradients_add_up(script, agree, student, draw):
+    """lstm_backward adds to grads too, also the second time with the same cache."""
+    run = script()
+    handles = use_twice(run, draw)
+    agree(run, only="h")
+    assert_added_up(student(run), *handles)
+
+
+@item("sequence.accumulate", follow_through=True)
+def test_sequence_gradients_of_the_students_step_add_up(script, student, draw):
+    """The same without a look at the values."""
+    run = script()
+    handles = use_twice(run, draw)
+    assert_added_up(student(run), *handles)

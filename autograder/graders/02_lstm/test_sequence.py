@@ -15,6 +15,8 @@ GRADIENTS = [
     ("db", "db", 'grads["b"]'),
 ]
 EARLIER = (
+    "step.forward.h",
+    "step.forward.c",
     "sequence.forward.h",
     "sequence.forward.c_last",
     "step.backward.dh_prev",

@@ -220,9 +220,15 @@ class Worker:
         except OSError:
             return False
 
-    def load(self, files: Mapping[str, str], main: str, seconds: float) -> Raised | Trace | None:
-        """Import the submission: None if it went well, what it raised, or a Trace with a cause."""
-        answer = self._ask(wire.pack([dict(files), main]), seconds)
+    def load(
+        self, files: Mapping[str, str], main: str, seconds: float, forbid: Sequence[str] = ()
+    ) -> Raised | Trace | None:
+        """Import the submission: None if it went well, what it raised, or a Trace with a cause.
+
+        ``forbid``: dotted names, such as ``torch.nn.LSTM``, that raise when the submission uses them
+        (``standins``).
+        """
+        answer = self._ask(wire.pack([dict(files), main, *forbid]), seconds)
         if isinstance(answer, Trace):
             return answer
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import struct
 import sys
@@ -211,6 +212,12 @@ def set_limits(
         resource.setrlimit(what, (limit, limit))
 
 
+def address_space() -> int:
+    """Bytes of address space that this process has mapped, as the memory limit counts them."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
 def become_user(uid: int) -> None:
     """Be ``uid`` and nobody else, without groups."""
     os.setgroups([])
@@ -277,15 +284,28 @@ def runtime_paths(distributions: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _distribution_paths(names: Sequence[str]) -> set[str]:
+    """The folders and modules of installed distributions and of all that they require."""
     from importlib import metadata
 
+    found = {name: metadata.distribution(name) for name in names}
+    todo = list(found.values())
+    while todo:
+        for requirement in todo.pop().requires or ():
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            if "extra ==" in requirement or name in found:
+                continue
+            try:
+                found[name] = metadata.distribution(name)
+            except metadata.PackageNotFoundError:  # for another platform
+                continue
+            todo.append(found[name])
     paths = set()
-    for name in names:
-        distribution = metadata.distribution(name)
-        tops = {file.parts[0] for file in distribution.files or ()} - {".."}
+    for name, distribution in found.items():
+        tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
         tops = tops or {name, f"{name}.libs"}
-        folders = (str(distribution.locate_file(top)) for top in tops)
-        paths |= {p for p in folders if Path(p).is_dir() and not p.endswith(".dist-info")}
+        places = [Path(str(distribution.locate_file(top))) for top in tops]
+        paths |= {str(p) for p in places if p.is_dir() and p.suffix != ".dist-info"}
+        paths |= {str(p) for p in places if p.is_file() and p.suffix in (".py", ".so")}
     return paths
 
 

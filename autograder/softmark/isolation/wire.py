@@ -15,10 +15,13 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from softmark.script import Handle, Output, Raised, Rng, Script, Trace, Unfit, Warned
+from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Trace, Unfit, Warned
 
 MAX_FRAME = 64 << 20
 """Bytes in one frame, at most."""
+
+MAX_OPERATORS, MAX_OPERATOR_NUMBERS = 100_000, 2_000_000
+"""Operators that a Trace tells of, at most, and the numbers that tell of them."""
 
 READY = b"confined"
 """What a worker says, before any frame, once it has taken on its layers."""
@@ -37,6 +40,7 @@ _MAX_DIMS = 8
 _MAX_ITEMS = 200_000
 _MAX_DEPTH = 16
 _TEXT = 2000
+_MAX_NAMES = 5000
 
 
 class BadFrame(Exception):
@@ -208,11 +212,12 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
     """A worker's answer to ``script``, checked piece by piece. Raises BadFrame."""
     answer = unpack(data)
     try:
-        values, raised, warned, modified, out_of_memory = answer
+        values, raised, warned, modified, out_of_memory, logged = answer
         known = {handle.number: output for _, handle, output in script.outputs()}
         steps = len(script.steps)
         if raised is None and not out_of_memory and {n for n, _ in values} != set(known):
             raise BadFrame("an answer that leaves outputs out")
+        operators, more = _operators(logged, steps)
         return Trace(
             values={number: _value(known[number], value) for number, value in values},
             raised=None if raised is None else _raised(raised, steps),
@@ -222,10 +227,52 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
                 for n, category, message, where in warned[:100]
             ),
             modified=tuple((_step(n, steps), _text(name)) for n, name in modified[:100]),
+            operators=operators,
+            more_operators=more,
             seconds=seconds,
         )
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, IndexError) as error:
         raise BadFrame(f"not a trace: {type(error).__name__}") from None
+
+
+def _operators(logged: Any, steps: int) -> tuple[tuple[Operator, ...], bool]:
+    """The operators that a worker lists, and whether there were more.
+
+    They come as names and one array of numbers, since there may be many: for each operator its step,
+    the number of its name, how many shapes follow, and each of these as its length and sizes.
+    """
+    if logged is None:
+        return (), False
+    names, numbers, more = logged
+    names = [_text(name) for name in _exact(names, list)[:_MAX_NAMES]]
+    if type(numbers) is not np.ndarray or numbers.dtype != np.int64 or numbers.ndim != 1:
+        raise TypeError
+    if numbers.size > MAX_OPERATOR_NUMBERS or (numbers.size and numbers.min() < 0):
+        raise ValueError
+    known: dict[tuple[int, ...], Operator] = {}
+    operators: list[Operator] = []
+    todo, place = numbers.tolist(), 0
+    while place < len(todo):
+        end = place + 3
+        for _ in range(todo[place + 2]):
+            end += 1 + todo[end]
+        parts = tuple(todo[place:end])
+        if len(parts) != end - place or len(operators) == MAX_OPERATORS:
+            raise ValueError
+        if parts not in known:
+            known[parts] = _operator(parts, names, steps)
+        operators.append(known[parts])
+        place = end
+    return tuple(operators), _exact(more, bool)
+
+
+def _operator(parts: tuple[int, ...], names: list[str], steps: int) -> Operator:
+    shapes, place = [], 3
+    while place < len(parts):
+        end = place + 1 + parts[place]
+        shapes.append(parts[place + 1 : end])
+        place = end
+    return Operator(_step(parts[0], steps), names[parts[1]], tuple(shapes))
 
 
 def _raised(parts: Any, steps: int) -> Raised:

@@ -15,16 +15,17 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from softmark.isolation import wire
-from softmark.script import Handle, Rng, Unfit
+from softmark.isolation import standins, wire
+from softmark.isolation.arrays import Arrays, ReturnedWrong, member
+from softmark.script import Handle, Rng
 
-_LIST_DEPTH = 8
+_Lent = tuple[int | str, str, np.ndarray, np.ndarray]
+"""An array lent to the submission: which parameter, where inside it, as it was, as it is now."""
 
 
 class Files(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -70,7 +71,7 @@ class Output(io.BufferedIOBase):
         return len(data)
 
 
-def serve(descriptor: int, output_bytes: int) -> None:
+def serve(descriptor: int, output_bytes: int, arrays: Arrays) -> None:
     """Answer the grader on the socket ``descriptor`` until it hangs up."""
     printed: Any = Output(1, output_bytes)
     sys.stdout = sys.stderr = io.TextIOWrapper(printed, "utf-8", "replace", write_through=True)
@@ -84,13 +85,14 @@ def serve(descriptor: int, output_bytes: int) -> None:
             view = view[os.write(descriptor, view) :]
 
     try:
-        files, main = receive()
+        files, main, *forbid = receive()
+        standins.put_up(forbid, arrays.places)
         loaded = _load(files, main)
         send(wire.pack(loaded if isinstance(loaded, list) else None))
         if isinstance(loaded, list):
             return
         while True:
-            send(_answer(receive(), loaded, files))
+            send(_answer(receive(), loaded, files, arrays))
     except wire.Closed:
         return
 
@@ -104,34 +106,33 @@ def _load(files: Mapping[str, str], main: str) -> types.ModuleType | list[Any]:
         return _raised(0, error, files)
 
 
-def _answer(steps: list[Any], module: types.ModuleType, files: Mapping[str, str]) -> bytes:
+def _answer(
+    steps: list[Any], module: types.ModuleType, files: Mapping[str, str], arrays: Arrays
+) -> bytes:
     """Run one Script; the packed Trace."""
-    objects: dict[int, Any] = {}
-    values: list[tuple[int, Any]] = []
+    run = _Run(module, arrays)
     warned: list[list[Any]] = []
-    modified: list[tuple[int, str]] = []
     raised: list[Any] | None = None
     out_of_memory = False
-    with warnings.catch_warnings(record=True) as seen, _errstate():
+    with warnings.catch_warnings(record=True) as seen, arrays.script():
         warnings.simplefilter("always")
         for number, step in enumerate(steps):
             try:
-                _run(number, step, module, objects, values, modified)
-            except MemoryError as error:
-                raised, out_of_memory = _raised(number, error, files), True
+                run.step(number, step)
             except BaseException as error:
-                raised = _raised(number, error, files)
+                raised, out_of_memory = _raised(number, error, files), arrays.starved(error)
             warned += [_warned(number, warning, files) for warning in seen[:20]]
             seen.clear()
             if raised:
                 break
+        operators = arrays.operators()
     try:
-        packed = wire.pack([values, raised, warned, modified, out_of_memory])
+        packed = wire.pack([run.values, raised, warned, run.modified, out_of_memory, operators])
     except MemoryError as error:
-        return wire.pack([[], _raised(number, error, files), [], [], True])
+        return wire.pack([[], _raised(number, error, files), [], [], True, None])
     if len(packed) > wire.MAX_FRAME:
         said = f"what was returned takes {len(packed) >> 20} MB, far more than it should"
-        return wire.pack([[], _raised(number, ReturnedWrong(said), files), [], [], False])
+        return wire.pack([[], _raised(number, ReturnedWrong(said), files), [], [], False, None])
     return packed
 
 
@@ -140,159 +141,145 @@ def _warned(number: int, warning: warnings.WarningMessage, files: Mapping[str, s
     return [number, warning.category.__name__, str(warning.message)[:300], place]
 
 
-def _errstate() -> Any:
-    # for each Script, since a submission may have silenced NumPy when it was imported
-    return np.errstate(over="warn", invalid="warn", divide="warn", under="ignore")
+class _Run:
+    """One Script as it goes: the submission's objects by handle number, and what there is to tell."""
 
+    def __init__(self, module: types.ModuleType, arrays: Arrays) -> None:
+        self.values: list[tuple[int, Any]] = []
+        self.modified: list[tuple[int, str]] = []
+        self._module, self._arrays = module, arrays
+        self._objects: dict[int, Any] = {}
+        self._names: dict[int, str] = {}
+        # arrays behind the leaf tensors of this Script: as given, and as the submission has them
+        self._leaves: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-class ReturnedWrong(Exception):
-    """A call returned another number of values than it should."""
+    def step(self, number: int, step: list[Any]) -> None:
+        """Do one step, and keep and read what comes of it."""
+        operation, full_name, target, args, kwargs, outputs, first = step
+        owner: Any = self._module if target is None else self._objects[target.number]
+        if operation in ("new", "call", "method"):
+            names = [name for name, _ in outputs]
+            results = self._call(number, operation, full_name, owner, args, kwargs, names)
+        elif operation == "tensor":
+            given = args[0].copy()
+            self._leaves[first] = (args[0], given)
+            results = [self._arrays.tensor(given)]
+        elif operation == "backward":
+            with self._arrays.watch(number):
+                self._backward(args)
+            results = []
+        else:
+            results = self._other(operation, full_name, owner, target, args)
+        for offset, ((name, kind), value) in enumerate(zip(outputs, results, strict=True)):
+            self._objects[first + offset], self._names[first + offset] = value, name
+            if kind != "private":
+                self.values.append((first + offset, self._arrays.read(kind, value)))
 
+    def _other(
+        self, operation: str, full_name: str, owner: Any, target: Handle | None, args: list[Any]
+    ) -> list[Any]:
+        """What an operation gives that does not run the submission's functions."""
+        class_name, _, name = full_name.rpartition(".")
+        if operation == "read":
+            return [member(owner, name, full_name)]
+        if operation == "assign":
+            self._arrays.assign(owner, full_name, self._argument(args[0], []))
+            return []
+        if operation == "parameters":
+            return [self._arrays.parameters(owner, class_name)]
+        if operation == "gradients":
+            return [self._arrays.gradients(owner, class_name)]
+        if operation == "gradient":
+            assert target is not None
+            return [self._arrays.gradient(owner, self._names[target.number])]
+        if operation == "add":
+            return [self._arrays.add([self._argument(a, []) for a in args], self._named(args))]
+        if operation == "show":
+            return [owner]
+        if operation == "count":
+            self._arrays.count_operators()
+            return []
+        raise ValueError(f"an unknown operation {operation}")
 
-class NotDefined(Exception):
-    """The submission has no function, class or attribute of this name."""
+    def _call(
+        self,
+        number: int,
+        operation: str,
+        full_name: str,
+        owner: Any,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        names: list[str],
+    ) -> Sequence[Any]:
+        """What a function, class or method returned, as one value a name."""
+        name = full_name.rpartition(".")[2]
+        find = self._arrays.method if operation == "method" else member
+        function = find(owner, name, full_name)
+        lent: list[_Lent] = []
+        given = [self._argument(a, lent, place) for place, a in enumerate(args)]
+        named = {k: self._argument(v, lent, k) for k, v in kwargs.items()}
+        with self._arrays.watch(number):
+            result = function(*given, **named)
+        changed = [
+            (place, inside) for place, inside, old, now in lent if old.tobytes() != now.tobytes()
+        ]
+        if changed:
+            self.modified += [(number, _parameter(function, p) + inside) for p, inside in changed]
+            self._leaves = {leaf: (now.copy(), now) for leaf, (_, now) in self._leaves.items()}
+        return self._split(full_name, result, names)
 
+    def _split(self, name: str, result: Any, names: list[str]) -> Sequence[Any]:
+        if len(names) <= 1:
+            return [result][: len(names)]
+        if isinstance(result, (tuple, list)) and len(result) == len(names):
+            return result
+        raise ReturnedWrong(
+            f"{name} returned {self._arrays.describe(result)}; it should return {len(names)} values: "
+            + ", ".join(names)
+        )
 
-def _member(owner: Any, name: str, full_name: str) -> Any:
-    try:
-        return getattr(owner, name)
-    except AttributeError:
-        raise NotDefined(f"{full_name} is not defined") from None
+    def _backward(self, pairs: list[Any]) -> None:
+        outputs = [self._objects[output.number] for output, _ in pairs]
+        names = self._named([output for output, _ in pairs])
+        self._arrays.backward(outputs, names, [upstream.copy() for _, upstream in pairs])
 
+    def _named(self, values: list[Any]) -> list[str]:
+        return [self._names[v.number] if type(v) is Handle else "the array" for v in values]
 
-def _run(
-    number: int,
-    step: list[Any],
-    module: types.ModuleType,
-    objects: dict[int, Any],
-    values: list[tuple[int, Any]],
-    modified: list[tuple[int, str]],
-) -> None:
-    operation, full_name, target, args, kwargs, outputs, first = step
-    name = full_name.rpartition(".")[2]
-    owner: Any = module if target is None else objects[target.number]
-    if operation == "read":
-        results: Any = [_member(owner, name, full_name)]
-    elif operation == "assign":
-        (params,) = args
-        owner.params, results = _argument(params, objects), []
-    else:
-        function = _member(owner, name, full_name)
-        originals = [*enumerate(args), *kwargs.items()]
-        args = [_argument(a, objects) for a in args]
-        kwargs = {k: _argument(v, objects) for k, v in kwargs.items()}
-        result = function(*args, **kwargs)
-        given = [*args, *kwargs.values()]
-        for (place, original), now in zip(originals, given, strict=True):
-            if type(original) is np.ndarray and original.tobytes() != now.tobytes():
-                modified.append((number, _parameter(function, place)))
-        results = _split(full_name, result, [output[0] for output in outputs])
-    for offset, ((_, kind), value) in enumerate(zip(outputs, results, strict=True)):
-        objects[first + offset] = value
-        if kind != "private":
-            values.append((first + offset, _VALUES[kind](value)))
+    def _argument(
+        self, value: Any, lent: list[_Lent], place: int | str = "", inside: str = ""
+    ) -> Any:
+        """An argument as the submission gets it: fresh writable arrays, objects of earlier steps.
 
-
-def _split(name: str, result: Any, names: list[str]) -> Sequence[Any]:
-    if len(names) <= 1:
-        return [result][: len(names)]
-    if isinstance(result, (tuple, list)) and len(result) == len(names):
-        return result
-    raise ReturnedWrong(
-        f"{name} returned {_describe(result)}; it should return {len(names)} values: "
-        + ", ".join(names)
-    )
-
-
-def _argument(value: Any, objects: Mapping[int, Any]) -> Any:
-    """An argument as the student gets it: a fresh writable array, an object of an earlier step."""
-    if type(value) is np.ndarray:
-        return value.copy()
-    if type(value) is Handle:
-        return objects[value.number]
-    if type(value) is Rng:
-        return np.random.default_rng(value.seed)
-    if type(value) is list:
-        return [_argument(v, objects) for v in value]
-    if type(value) is dict:
-        return {k: _argument(v, objects) for k, v in value.items()}
-    return value
+        What is lent is noted, to see afterwards whether it was written to.
+        """
+        if type(value) is np.ndarray:
+            own = value.copy()
+            lent.append((place, inside, value, own))
+            return self._arrays.fresh(own)
+        if type(value) is Handle:
+            if value.number in self._leaves:
+                lent.append((place, inside, *self._leaves[value.number]))
+            return self._objects[value.number]
+        if type(value) is Rng:
+            return self._arrays.generator(value.seed)
+        if type(value) is list:
+            return [self._argument(v, lent, place, f"{inside}[{i}]") for i, v in enumerate(value)]
+        if type(value) is dict:
+            return {k: self._argument(v, lent, place, f'{inside}["{k}"]') for k, v in value.items()}
+        return value
 
 
 def _parameter(function: Any, place: int | str) -> str:
+    """The name of a parameter given by name or by place."""
+    if isinstance(place, str):
+        return place
+    if not isinstance(function, type):  # a module of PyTorch's is called for its forward
+        function = getattr(function, "forward", function)
     try:
-        return str(
-            place if isinstance(place, str) else list(inspect.signature(function).parameters)[place]
-        )
+        return str(list(inspect.signature(function).parameters)[place])
     except (ValueError, TypeError, IndexError):
         return f"number {place}"
-
-
-# ---- results, as exact types -------------------------------------------------------------------
-
-
-def _array(value: Any) -> Any:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return Unfit(_describe(value))
-    # a copy now: the student's code may write into its own array in a later step
-    return _fitting(value, lambda: np.array(value, order="C", subok=False))
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if value is None:
-        return None
-    for kind in (int, float, str):
-        if isinstance(value, kind):
-            return _fitting(value, partial(kind, value))
-    if isinstance(value, np.integer):
-        return int(value)
-    return Unfit(_describe(value))
-
-
-def _list(value: Any, depth: int = 0) -> Any:
-    if depth > _LIST_DEPTH or not isinstance(value, (list, tuple)):
-        return Unfit(_describe(value)) if depth == 0 else _scalar(value)
-    return [_list(v, depth + 1) if isinstance(v, (list, tuple)) else _scalar(v) for v in value]
-
-
-def _dict(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return Unfit(_describe(value))
-    return {
-        str(k): _array(v) if isinstance(v, (np.ndarray, np.generic)) else _scalar(v)
-        for k, v in value.items()
-    }
-
-
-_VALUES = {"array": _array, "scalar": _scalar, "list": _list, "dict": _dict}
-
-
-def _fitting(value: Any, plain: Callable[[], Any]) -> Any:
-    """``plain()`` if the wire carries it, else what ``value`` is in words."""
-    if isinstance(value, (np.ndarray, np.generic)) and value.nbytes > wire.MAX_FRAME // 2:
-        return Unfit(f"an array of {value.nbytes >> 20} MB")
-    try:
-        result = plain()
-        if type(result) is str:
-            return result[:10_000]
-        if type(result) is not np.ndarray or not wire.carries(result):
-            wire.pack(result)  # raises, or it is a small scalar
-    except (ValueError, OverflowError, TypeError):
-        return Unfit(_describe(value))
-    return result
-
-
-def _describe(value: Any) -> str:
-    name = type(value).__name__[:60]
-    if value is None:
-        return "None"
-    if isinstance(value, np.ndarray):
-        return f"an array of dtype {str(value.dtype)[:60]} with {value.ndim} dimensions"
-    if isinstance(value, (list, tuple, dict)):
-        return f"a {name} of {len(value)}"
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 # ---- errors ------------------------------------------------------------------------------------

@@ -10,17 +10,22 @@ expected value; submissions go from the grader straight to the child.
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import os
 import secrets
 import select
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+import types
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from softmark.isolation import sandbox, wire, worker
+from softmark.isolation.arrays import Arrays
 
 # What students import beside NumPy, mostly; the rest they load from the standard library.
 _WARM_MODULES = """
@@ -53,6 +58,29 @@ class Plan:
     uid: int
 
 
+class _Installed(importlib.abc.MetaPathFinder):
+    """Finds the visible ones of the installed packages by name, since their folder cannot be listed."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        files = (Path(path, "__init__.py") if Path(path).is_dir() else Path(path) for path in paths)
+        self._files = {_module(file): file for file in files if file.is_file()}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        file = self._files.get(fullname)
+        if file is None:
+            return None
+        inside = [str(file.parent)] if file.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(
+            fullname, file, submodule_search_locations=inside
+        )
+
+
+def _module(file: Path) -> str:
+    return file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
+
+
 def main() -> None:
     """Serve on the control socket given as the first argument, until the grader hangs up."""
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -70,9 +98,13 @@ def main() -> None:
     try:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)
-        _warm_up()
+        arrays = _warm_up("torch" in plan.distributions)
+        if "torch" in plan.distributions:
+            # PyTorch maps as much as a build of it likes; submissions get their share on top of that
+            room = plan.memory_bytes + sandbox.address_space()
+            plan = replace(plan, memory_bytes=room)
         visible, ruleset, pids = _prepare(plan)
-    except OSError as error:
+    except (OSError, ImportError) as error:
         control.send(wire.pack({"failed": str(error)}))
         return
     closed = None
@@ -83,7 +115,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     control.send(wire.pack({"visible": visible, "closed": closed}))
-    _serve(control, plan, ruleset, pids)
+    _serve(control, plan, ruleset, pids, arrays)
 
 
 def _enter_user_namespace(control: socket.socket) -> None:
@@ -97,7 +129,8 @@ def _enter_user_namespace(control: socket.socket) -> None:
     sandbox.die_with_parent()
 
 
-def _warm_up() -> None:
+def _warm_up(torch: bool) -> Arrays:
+    """Import what submissions use, and use it once; how workers deal with it."""
     import numpy as np
 
     for name in _WARM_MODULES:
@@ -108,12 +141,19 @@ def _warm_up() -> None:
     np.einsum("ij,jk->ik", square, square)
     np.tanh(square @ square + np.exp(-square)).sum(axis=0)
     str(square)
+    if not torch:
+        return Arrays()
+    from softmark.isolation import tensors
+
+    tensors.warm_up()
+    return tensors.Tensors()
 
 
 def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
     """The layers that all children share: what is visible, the ruleset, the PID namespace."""
     visible, hidden = sandbox.runtime_paths(plan.distributions)
     sys.path[:] = [path for path in sys.path if path not in hidden]
+    sys.meta_path.append(_Installed(path for path in visible if str(Path(path).parent) in hidden))
     pids = None
     if "namespaces" in plan.layers:
         pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -131,7 +171,9 @@ def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
     return visible, ruleset, pids
 
 
-def _serve(control: socket.socket, plan: Plan, ruleset: int | None, pids: int | None) -> None:
+def _serve(
+    control: socket.socket, plan: Plan, ruleset: int | None, pids: int | None, arrays: Arrays
+) -> None:
     children: dict[int, tuple[int, int]] = {}
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -154,7 +196,7 @@ def _serve(control: socket.socket, plan: Plan, ruleset: int | None, pids: int | 
             pid = _fork(plan, pids)
             if pid == 0:
                 control.close()
-                _child(plan, ruleset, *descriptors)
+                _child(plan, ruleset, arrays, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             pidfd = os.pidfd_open(pid)
@@ -170,12 +212,12 @@ def _fork(plan: Plan, pids: int | None) -> int:
     return os.fork()
 
 
-def _child(plan: Plan, ruleset: int | None, connection: int, output: int) -> None:
+def _child(plan: Plan, ruleset: int | None, arrays: Arrays, connection: int, output: int) -> None:
     try:
         os.dup2(output, 2)
         _confine(plan, ruleset, connection, output)
         os.write(3, wire.READY)
-        worker.serve(3, plan.output_bytes)
+        worker.serve(3, plan.output_bytes, arrays)
     except BaseException as error:
         os.write(2, f"\nworker: {type(error).__name__}: {error}\n".encode()[:1000])
         os._exit(1)

@@ -10,7 +10,7 @@ def sigmoid(z):
     s = numpy.empty(z.shape, dtype=z.dtype)
     s[z >= 0] = 1 / (1 + numpy.exp(-z[z >= 0]))
     s[z < 0] = numpy.exp(z[z < 0]) / (1 + numpy.exp(z[z < 0]))
-    return s
+    return s[()]  # of a single number, the number
 
 
 class LSTMCell:
@@ -130,3 +130,15 @@ def lstm_backward(cell, dh, dc_last, cache):
             dh_later = numpy.where(real, back[1], dh_t)
             dc_later = numpy.where(real, back[2], dc_t)
     return dx, dh_later, dc_later
+
+
+def carousel_gradient(forget_gates, k, t):
+    if t < k:
+        print("this cannot be")
+        raise ValueError("t < k: the later step comes first")
+    path = numpy.full(forget_gates.shape[1], 1, dtype=forget_gates.dtype)
+    j = t
+    while j > k:
+        path = forget_gates[j] * path
+        j -= 1
+    return path

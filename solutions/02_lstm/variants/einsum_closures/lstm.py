@@ -110,3 +110,10 @@ def lstm_forward(cell, x, h0, c0, mask=None):
 
 def lstm_backward(cell, dh, dc_last, cache):
     return cache(dh, dc_last)
+
+
+def carousel_gradient(forget_gates, k, t):
+    if not k <= t:
+        raise ValueError(f"carousel_gradient: step k={k} lies behind step t={t}")
+    factors = np.concatenate([np.ones_like(forget_gates[:1]), forget_gates[k + 1 : t + 1]])
+    return _frozen(np.multiply.accumulate(factors)[-1])

@@ -1,0 +1,123 @@
+"""The PyTorch twin: values, gradients through autograd, masks, and how many products it makes."""
+
+import numpy as np
+from softmark.plugin import item
+from softmark.script import Rng
+
+# (N, T, D, H). Sizes that all differ, D above and below H, then each of them 1.
+SIZES = [(3, 5, 4, 6), (4, 7, 3, 2), (1, 4, 3, 2), (3, 1, 2, 4), (2, 4, 1, 3), (3, 5, 2, 1)]
+# (D, H) and the mask: holes, False at the start, at the end, everywhere in a row; N = 1, T = 1, and
+# batches without a single real step.
+MASKS = [
+    ((3, 5), ["001101", "000000", "111111", "110100"]),
+    ((4, 2), ["01101"]),
+    ((2, 4), ["1", "0", "1"]),
+    ((1, 3), ["000", "000"]),
+    ((4, 1), ["1011", "0111", "1110"]),
+]
+GRADIENTS = ("dx", "dh0", "dc0", "dW", "db")
+AXES = {
+    "x": ("N", "T", "D"),
+    "h0": ("N", "H"),
+    "c0": ("N", "H"),
+    "W": ("D + H", "4 H"),
+    "b": ("4 H",),
+}
+BLOCKS = {"W": {1: ("f", "i", "c", "o")}, "b": {0: ("f", "i", "c", "o")}}
+# Where the operators that are matrix products have their left factor; its last axis is summed over.
+PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
+
+
+def inputs(draw, N, T, D, H):
+    """Random parameters, inputs and states, by name."""
+    given = {"x": draw(N, T, D), "h0": draw(N, H), "c0": draw(N, H)}
+    return given | draw.params("LSTMCell", D, H, Rng(0))
+
+
+def behind(draw, x, mask):
+    """x with other numbers where the mask is False, near 2 and near 1e4 in turn."""
+    N, T, _ = x.shape
+    every_second = (np.arange(N)[:, None] + np.arange(T)) % 2 == 1
+    other = draw.rng.uniform(0.5, 1, x.shape) * np.where(every_second, 1e4, 2.0)[..., None]
+    return np.where(mask[..., None], x, other)
+
+
+def there_and_back(run, draw, given, *mask):
+    """One batch forward, and back from random gradients at every h and at c_last."""
+    x, h0, c0, W, b = (
+        run.tensor(name, given[name], axes, BLOCKS.get(name)) for name, axes in AXES.items()
+    )
+    h, c_last = run.call("lstm_forward_torch", {"W": W, "b": b}, x, h0, c0, *mask)
+    run.backward(
+        (h, draw(*given["x"].shape[:2], given["h0"].shape[1])), (c_last, draw(*given["c0"].shape))
+    )
+    for tensor in (x, h0, c0, W, b):
+        run.gradient(tensor)
+
+
+def sequences(run, draw):
+    """Random batches from random states, without a mask."""
+    for sizes in SIZES:
+        there_and_back(run, draw, inputs(draw, *sizes))
+    return run
+
+
+@item("twin.forward", draws="twin")
+def test_forward(twin, agree, draw):
+    """h after every step and c after the last."""
+    agree(sequences(twin(), draw), only=("h", "c_last"))
+
+
+@item("twin.forward")
+def test_float32_and_no_mask(twin, agree, draw):
+    """float32 stays float32, plain tensors will do, and None is no mask."""
+    run = twin()
+    given = {name: a.astype(np.float32) for name, a in inputs(draw, 3, 4, 5, 2).items()}
+    params = {name: given[name] for name in ("W", "b")}
+    run.call("lstm_forward_torch", params, given["x"], given["h0"], given["c0"], None)
+    agree(run)
+
+
+@item("twin.backward", depends="twin.forward", draws="twin")
+def test_backward(twin, agree, draw):
+    """The gradients of x, h0, c0, W and b, from a loss that looks at every h and at c_last."""
+    agree(sequences(twin(), draw), only=GRADIENTS)
+
+
+@item("twin.masks", depends=("twin.forward", "twin.backward"))
+def test_masks(twin, agree, draw):
+    """Carried over where the mask is False; no gradient at x there, none lost on the way."""
+    run = twin()
+    masks = [(sizes, np.array([[c == "1" for c in row] for row in rows])) for sizes, rows in MASKS]
+    masks.append(((5, 4), draw.rng.random((6, 7)) < 0.6))
+    for (D, H), mask in masks:
+        given = inputs(draw, *mask.shape, D, H)
+        given["x"] = behind(draw, given["x"], mask)
+        there_and_back(run, draw, given, mask)
+    agree(run)
+
+
+@item("twin.products", depends="twin.forward", requires="twin.forward", claim=True)
+def test_input_projections_are_made_at_once(twin, student, draw):
+    """As many products with x for 9 steps as for 3."""
+    D, H = 5, 3
+    counts = []
+    for T in (3, 9):
+        run = twin()
+        run.count_operators()
+        given = inputs(draw, 2, T, D, H)
+        params = {name: given[name] for name in ("W", "b")}
+        run.call("lstm_forward_torch", params, given["x"], given["h0"], given["c0"])
+        counts.append(sum(contracted(op) not in (None, H) for op in student(run).operators))
+    few, many = counts
+    assert few, "No matrix product with x was seen: make the input projections with one, such as @."
+    assert many <= few, (
+        f"lstm_forward_torch makes {few} matrix products that are not over the units of h for "
+        f"T = 3, and {many} for T = 9. No more than {few} are due: x of all steps can meet W at once."
+    )
+
+
+def contracted(operator):
+    """What a matrix product sums over; None for another operator."""
+    name = operator.name.removeprefix("aten.").split(".")[0].removesuffix("_")
+    return operator.shapes[PRODUCTS[name]][-1] if name in PRODUCTS else None

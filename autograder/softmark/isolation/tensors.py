@@ -1,0 +1,285 @@
+"""The values of a PyTorch worker, and what it takes to fork one. Imported in its zygote alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from array import array as integers
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from softmark.isolation import wire
+from softmark.isolation.arrays import Arrays, NotDefined, ReturnedWrong
+from softmark.isolation.standins import Places
+from softmark.script import Unfit
+
+_NO_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "bad_alloc", "out of memory")
+
+
+class Tensors(Arrays):
+    """The values of a PyTorch worker: arrays go in as tensors, and tensors come out as arrays.
+
+    A tensor is read through the base class's own methods, in C: what a subclass overrides is not asked.
+    """
+
+    kind = "a tensor"
+
+    def __init__(self) -> None:
+        self.places = Places("torch")
+        self._log: _Log | None = None
+
+    @contextlib.contextmanager
+    def script(self) -> Iterator[None]:
+        """PyTorch as it was before the submission was imported; random numbers start anew."""
+        self._log = None
+        set_up()
+        with super().script():
+            yield
+
+    def watch(self, step: int) -> AbstractContextManager[Any]:
+        if self._log is None:
+            return contextlib.nullcontext()
+        self._log.step = step
+        return self._log
+
+    def starved(self, error: BaseException) -> bool:
+        if isinstance(error, RuntimeError):
+            said = error.args[0] if error.args else ""
+            return type(said) is str and any(text in said for text in _NO_MEMORY)
+        return super().starved(error)
+
+    # ---- arguments
+
+    def fresh(self, array: np.ndarray) -> Any:
+        return torch.from_numpy(array)
+
+    def generator(self, seed: int) -> Any:
+        return torch.Generator().manual_seed(seed)
+
+    def method(self, owner: Any, name: str, full_name: str) -> Any:
+        function = super().method(owner, name, full_name)
+        if name != "forward" or not isinstance(owner, torch.nn.Module):
+            return function
+        if type(owner).forward is torch.nn.Module.forward:
+            raise NotDefined(f"{full_name} is not defined")
+        return owner
+
+    def assign(self, owner: Any, name: str, params: dict[str, Any]) -> None:
+        if not isinstance(owner, torch.nn.Module):
+            super().assign(owner, name, params)
+            return
+        own = dict(owner.named_parameters(remove_duplicate=False))
+        places = {**own, **dict(owner.named_buffers(remove_duplicate=False))}
+        for key, value in params.items():
+            if key not in places:
+                raise NotDefined(f"{name} has no parameter {key}; it has {_listed(own)}")
+            if places[key].shape != value.shape:
+                raise ReturnedWrong(
+                    f"{name}: the parameter {key} has shape {tuple(places[key].shape)} and should have "
+                    f"{tuple(value.shape)}"
+                )
+            with torch.no_grad():
+                places[key].copy_(value)
+        given = {id(places[key]) for key in params}
+        extra = [key for key, parameter in own.items() if id(parameter) not in given]
+        if extra:
+            raise ReturnedWrong(
+                f"{name} has a parameter {extra[0]} that it should not have; "
+                f"it should have {_listed(params)}"
+            )
+
+    # ---- what else a Script may ask for
+
+    def parameters(self, owner: Any, name: str) -> Any:
+        if isinstance(owner, torch.nn.Module):
+            return dict(owner.named_parameters())
+        return super().parameters(owner, name)
+
+    def gradients(self, owner: Any, name: str) -> Any:
+        if isinstance(owner, torch.nn.Module):
+            return {key: self.gradient(p, key) for key, p in owner.named_parameters()}
+        return super().gradients(owner, name)
+
+    def tensor(self, array: np.ndarray) -> Any:
+        return torch.from_numpy(array).requires_grad_()
+
+    def backward(self, outputs: list[Any], names: list[str], upstream: list[np.ndarray]) -> None:
+        for value, name in zip(outputs, names, strict=True):
+            if not self.holds(value):
+                raise ReturnedWrong(
+                    f"{name} is {self.describe(value)}, not a tensor: no gradient goes back from it"
+                )
+            if not value.requires_grad:
+                raise ReturnedWrong(
+                    f"no gradient goes back from {name}: it is cut off from the tensors that it was "
+                    "computed from"
+                )
+        gradients = [torch.from_numpy(gradient) for gradient in upstream]
+        # kept for a second call
+        torch.autograd.backward(outputs, gradients, retain_graph=True)
+
+    def gradient(self, tensor: Any, name: str) -> Any:
+        return Unfit(f"None: no gradient reaches {name}") if tensor.grad is None else tensor.grad
+
+    def count_operators(self) -> None:
+        self._log = self._log or _Log()
+
+    def operators(self) -> Any:
+        return None if self._log is None else self._log.packed()
+
+    # ---- results
+
+    def holds(self, value: Any) -> bool:
+        return issubclass(type(value), torch.Tensor)
+
+    def plain(self, value: Any) -> Any:
+        if not self.holds(value):
+            return self._other(value)
+        with torch._C.DisableTorchFunctionSubclass():
+            if torch._C._dispatch_keys(value).has(torch._C.DispatchKey.Python):
+                return Unfit(self.describe(value))  # its memory is its own class's business
+            size = torch.Tensor.numel(value) * torch.Tensor.element_size(value)
+            return self._fitting(value, size, lambda: _array(value))
+
+    def describe(self, value: Any) -> str:
+        if not self.holds(value):
+            return super().describe(value)
+        with torch._C.DisableTorchFunctionSubclass():
+            get = torch._C.TensorBase
+            dtype, layout, device = (
+                get.__dict__[n].__get__(value) for n in ("dtype", "layout", "device")
+            )
+            name = "tensor" if layout is torch.strided else f"{layout} tensor"
+            place = "" if device.type == "cpu" else f" on the device {device}"
+            said = f"a {name} of dtype {dtype} with {torch.Tensor.dim(value)} dimensions{place}"
+            return said.replace("torch.", "")
+
+    def _entry(self, value: Any) -> Any:
+        return self._other(value) if isinstance(value, np.ndarray) else super()._entry(value)
+
+    def _other(self, value: Any) -> Unfit:
+        return Unfit(
+            "an array, not a tensor" if isinstance(value, np.ndarray) else self.describe(value)
+        )
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    """An exact array of a tensor's values, whatever it hangs on. Raises TypeError or ValueError."""
+    try:
+        array = torch.Tensor.numpy(torch.Tensor.detach(tensor), force=True)
+    except RuntimeError as error:  # no values, or in a layout that NumPy does not have
+        raise TypeError(str(error)) from None
+    return np.array(array, order="C", subok=False)
+
+
+def _listed(names: dict[str, Any]) -> str:
+    return ", ".join(names) or "none"
+
+
+class _Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes every ATen operator that runs within it."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.step = 0
+        self._count, self._more = 0, False
+        self._names: dict[str, int] = {}
+        self._numbers = integers("q")
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if not self._more:
+            self._note(func, [*args, *(kwargs or {}).values()])
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, func: Any, arguments: list[Any]) -> None:
+        name = func.name().partition(".")[0].replace("::", ".")
+        shapes = list(_shapes(arguments))
+        number = self._names.setdefault(name, len(self._names))
+        numbers = [self.step, number, len(shapes)]
+        for shape in shapes:
+            numbers += [len(shape), *shape]
+        size = len(self._numbers) + len(numbers)
+        if self._count == wire.MAX_OPERATORS or size > wire.MAX_OPERATOR_NUMBERS:
+            self._more = True
+            return
+        self._numbers.extend(numbers)
+        self._count += 1
+
+    def packed(self) -> Any:
+        """As ``wire.unpack_trace`` takes it."""
+        return [list(self._names), np.array(self._numbers, np.int64), self._more]
+
+
+def _shapes(values: Any) -> Iterator[tuple[int, ...]]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield tuple(value.shape)
+        elif isinstance(value, (list, tuple)):
+            yield from _shapes(value)
+
+
+# ---- the zygote --------------------------------------------------------------------------------
+
+
+def set_up() -> None:
+    """The state in which submissions are graded: one thread, float64, deterministic, a fixed seed."""
+    torch.set_num_threads(1)
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    torch.set_grad_enabled(True)
+    torch.default_generator.manual_seed(
+        0
+    )  # torch.manual_seed would look for devices, for a millisecond
+
+
+def warm_up() -> None:
+    """Do once, before any fork, what would import modules or start threads at its first use.
+
+    A child cannot do so in time, and where its user may not enter Python's folders not at all: operator
+    modes and optimizers import the compiler (two seconds), convolutions read /proc/cpuinfo.
+    """
+    torch.set_num_interop_threads(1)
+    with tempfile.TemporaryDirectory() as folder:  # the compiler wants one when it is imported
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        set_up()
+        _exercise()
+    del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    tempfile.tempdir = None  # found again by each child, inside its own root
+
+
+def _exercise() -> None:
+    nn = torch.nn
+    for dtype in (torch.float64, torch.float32):
+        x = torch.randn(2, 3, 4, dtype=dtype, requires_grad=True)
+        lstm, gru = (layer(4, 4, batch_first=True, dtype=dtype) for layer in (nn.LSTM, nn.GRU))
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, torch.tensor([2, 3]), batch_first=True, enforce_sorted=False
+        )
+        attention = nn.MultiheadAttention(4, 2, batch_first=True, dtype=dtype)
+        with _Log():
+            results = [torch.softmax(x @ x.mT, -1), torch.tanh(torch.sigmoid(x))]
+        results += [
+            lstm(x)[0],
+            nn.utils.rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)[0],
+            nn.functional.scaled_dot_product_attention(x, x, x),
+            attention(x, x, x)[0],
+            nn.Conv1d(3, 2, 2, dtype=dtype)(x),
+        ]
+        torch.autograd.backward([result.sum() for result in results])
+        lstm.load_state_dict(lstm.state_dict())
+        for optimizer in (torch.optim.SGD, torch.optim.Adam):
+            optimizer(lstm.parameters(), 0.1).step()
+        torch.linalg.svd(x.detach())
+    str(x)
+    torch.autograd.gradcheck(torch.tanh, (torch.randn(2, requires_grad=True),))
+    torch.randn(2, device="meta") + 1
+    torch.multinomial(torch.ones(3), 1, generator=torch.Generator().manual_seed(0))

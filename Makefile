@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 FORMATTED := autograder assignments benchmarks docs solutions tests
 
-.PHONY: help demo test lint format verify bench images clean
+.PHONY: help demo test lint format verify verify-all bench images clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,8 +19,9 @@ help:
 	@echo "make test      install what development needs and run the tests"
 	@echo "make lint      ruff (rules and format) and mypy"
 	@echo "make format    let ruff put the format right"
-	@echo "make verify    grade the graders: reference, right variants, known mistakes, leaks"
-	@echo "make bench     throughput against plain pytest"
+	@echo "make verify    grade the graders: reference, right variants, known mistakes, leaks, 50 mutants"
+	@echo "make verify-all   the same with every mutant; the report goes to docs/verification.txt"
+	@echo "make bench     throughput against plain pytest; what weak tests let through"
 	@echo "make images    make the pictures in docs/images anew"
 	@echo "make clean     remove .venv, out and caches"
 
@@ -44,10 +45,14 @@ format: $(VENV)/dev.stamp
 	$(BIN)/python -m ruff format $(FORMATTED)
 
 verify: $(VENV)/dev.stamp
-	$(BIN)/python -m softmark verify
+	$(BIN)/python -m softmark verify --mutants 50
+
+verify-all: $(VENV)/dev.stamp
+	$(BIN)/python -m softmark verify --mutants all >docs/verification.txt
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/mutation.py
 
 images: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_images.py

@@ -35,7 +35,7 @@ PATTERNS = {
     "one_step": "T = 1, zero first state",
     "sum_of_h": "h.sum() as the loss",
     "golden": "golden values, to within 1e-2",
-    "together": "the last four in one test",
+    "together": "the four above in one test",
 }
 
 

@@ -156,6 +156,16 @@ def test_an_earlier_zip_is_replaced(here: Path) -> None:
     assert (here / "small.zip").read_bytes() != before
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open stays there")
+def test_the_earlier_zip_is_whole_until_the_new_one_is(topic: Topic) -> None:
+    path = pack(topic).path
+    before = path.read_bytes()
+    with path.open("rb") as reader:
+        (topic.folder / "small.py").write_text("half = Third = print\n", encoding="utf-8")
+        pack(topic)
+        assert reader.read() == before != path.read_bytes()
+
+
 @pytest.mark.parametrize("what", ["text", "zip", "folder"])
 def test_something_else_of_that_name_is_left_alone(topic: Topic, what: str) -> None:
     path = topic.folder / "small.zip"

@@ -512,7 +512,8 @@ def test_parameters_that_do_not_fit_are_named(load, params: Any, kind: str, mess
     assert (raised.step, raised.type, raised.message) == (1, kind, message)
 
 
-def test_tied_parameters_are_given_once(load) -> None:
+@pytest.mark.parametrize("name", ["embed.weight", "out.weight"])
+def test_tied_parameters_are_given_once_by_either_name(load, name: str) -> None:
     source = """
 class Net(torch.nn.Module):
     def __init__(self):
@@ -522,7 +523,7 @@ class Net(torch.nn.Module):
     def forward(self, x): return self.out(x)
 """
     script = Script(CALLS)
-    net = script.new("Net", params={"embed.weight": np.ones((3, 2))})
+    net = script.new("Net", params={name: np.ones((3, 2))})
     read, y = script.parameters(net), net(np.ones((1, 2)))
     trace = load(source).run(script)
     assert list(trace[read]) == ["embed.weight"]

@@ -108,7 +108,7 @@ class Bench:
                 self._twin_failure = Failure(f"{twin.file} was not handed in.")
         return problem
 
-    def _twin_problem(self) -> Failure | None:
+    def twin_failure(self) -> Failure | None:
         """Import the submission's twin where that is still to be done; what keeps it from running."""
         if self._twin_source is not None and _has_torch():
             twin, self._twin_source = self._twin_source, None
@@ -181,7 +181,7 @@ class Bench:
         """The submission's Trace, or why it is not of the reference's form: it stopped before, or an
         output has another type, shape or dtype. Values are not compared. Raises NotGraded."""
         self.asked.append((question, ()))
-        if question.twin and (failure := self._twin_problem()):
+        if question.twin and (failure := self.twin_failure()):
             return failure
         answer, actual = self._both(question)
         script, expected, ending = answer.script, answer.trace, self.submitted(question).ending
@@ -198,7 +198,7 @@ class Bench:
         outputs in ``only`` need: what comes after them is another item's. Raises NotGraded.
         """
         self.asked.append((question, tuple(only)))
-        if question.twin and (failure := self._twin_problem()):
+        if question.twin and (failure := self.twin_failure()):
             return failure
         answer, actual = self._both(question)
         if actual.cause is not None and only:

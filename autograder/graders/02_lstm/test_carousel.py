@@ -47,7 +47,7 @@ def test_k_after_t(script, student, draw, k, t):
 @item(
     "sequence.backward.dc0", depends=("step.forward.h", "step.forward.c", "step.backward.dc_prev")
 )
-def test_dc0_is_more_than_the_direct_path(script, agree, student, draw):
+def test_dc0_is_more_than_the_direct_path(script, agree, reference, draw):
     """With gradient at c_last alone, dc0 holds the paths through h as well as the direct one.
 
     The forget gates of this cell do not look at h, so that they are known beforehand; the other
@@ -62,8 +62,5 @@ def test_dc0_is_more_than_the_direct_path(script, agree, student, draw):
     _, _, dc0 = run.call("lstm_backward", cell, np.zeros((N, T, H)), dc_last, cache)
     f = 1 / (1 + np.exp(-(x @ params["W"][:D, :H] + params["b"][:H])))
     direct = dc_last * f.prod(axis=1)
-    assert not np.allclose(student(run)[dc0], direct, 1e-9, 1e-12), (
-        "dc0 is dc_last times the product of the forget gates. That is the direct path alone: c "
-        "also acts on the later steps through h."
-    )
+    assert np.abs(reference(run)[dc0] - direct).max() > 1e-6  # the two are not the same
     agree(run, only="dc0")

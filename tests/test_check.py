@@ -38,7 +38,7 @@ class Done:
         return self.out.partition("Next:")[2]
 
 
-def run(folder: Path, *command: str, **variables: str) -> Done:
+def run(folder: Path, *command: str, typed: str = "", **variables: str) -> Done:
     """Python as a student starts it."""
     # a .pyc is known by the second and the size of its source: too little for files made by tests
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
@@ -46,6 +46,7 @@ def run(folder: Path, *command: str, **variables: str) -> Done:
         [sys.executable, *command],
         cwd=folder,
         env={"PYTHONIOENCODING": "utf-8", **environment},
+        input=typed,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -346,6 +347,13 @@ def test_a_file_under_another_name_is_shown(small: Path, softmark: Softmark) -> 
     done = softmark(small, "check")
     assert done.code == 1
     assert "no small.py" in done.out and "(here: small (1).py)" in done.out
+
+
+def test_a_breakpoint_opens_the_debugger(small: Path) -> None:
+    write(small, quarter="breakpoint(); return x / 4")
+    done = run(small, *CHECK, typed="p 6 * int(x[0])\nc\n")
+    assert "(Pdb) 48" in done.out
+    assert done.code == 0, done.out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")

@@ -55,6 +55,8 @@ class Bench:
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
         self.asked: list[tuple[Question, tuple[str, ...]]] = []
         """What was compared since the list was last cleared: the question, and which outputs."""
+        self.brief = False
+        """Whether it is enough to know that an output differs: nobody is going to be told how."""
 
     def __enter__(self) -> Bench:
         return self
@@ -206,7 +208,8 @@ class Bench:
             if len(part.steps) < len(question.script.steps):
                 question = self.question(part)
                 answer, actual = self._both(question)
-        return differences(answer, actual, only, self.submitted(question).ending)
+        ending = self.submitted(question).ending
+        return differences(answer, actual, only, ending, self.brief)
 
     def _both(self, question: Question) -> tuple[Answer, Trace]:
         """The reference's answer and the submission's Trace."""

@@ -17,8 +17,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import pytest
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -30,9 +31,6 @@ from softmark.questions import ANSWERS_FILE
 from softmark.sourcetext import python_text
 from softmark.student import PUBLIC_TESTS, TWIN_TESTS, find_answers, missing, violated
 from softmark.unpack import RefusedError
-
-if TYPE_CHECKING:
-    import pytest
 
 NO_TORCH = """\
 {file} needs PyTorch, which is not installed here. On Linux, without CUDA and so much smaller:
@@ -71,9 +69,12 @@ class _Collector:
     tests: dict[str, Checked] = field(default_factory=dict)
     broken: str = ""
 
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        import pytest
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        # its options stay: breakpoint() asks for some
+        config.pluginmanager.unregister(name="terminalreporter")
 
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         error = call.excinfo.value if call.excinfo else None
         if item.nodeid not in self.tests:
             about = (getattr(item, "function", item).__doc__ or item.name).strip().split("\n")[0]
@@ -183,11 +184,9 @@ def run_public_tests(
     trouble = _trouble(topic, twin)
     if trouble:
         return [], trouble
-    import pytest  # the slowest part of starting up
-
     collector = _Collector(told, topic.folder)
     # the last of these collects all garbage, twice, which takes as long as a third of the tests
-    options = "-p no:cacheprovider -p no:terminal -p no:unraisableexception".split()
+    options = "-p no:cacheprovider -p no:unraisableexception".split()
     options += ["-c", os.devnull]
     options += ["--rootdir", str(topic.folder), "--confcutdir", str(topic.folder)]
     said = io.StringIO()

@@ -135,6 +135,7 @@ class _Run(NamedTuple):
     inputs: Mapping[str, Array] = _NONE
     rtol: float | None = None
     form_only: bool = False
+    hints: bool = True
 
 
 def compare(
@@ -145,6 +146,7 @@ def compare(
     others: Mapping[str, Array] = _NONE,
     inputs: Mapping[str, Array] = _NONE,
     form_only: bool = False,
+    hints: bool = True,
 ) -> list[Mismatch]:
     """How ``actual`` differs from ``expected``; empty where it agrees.
 
@@ -164,7 +166,7 @@ def compare(
     with np.errstate(all="ignore"):
         return list(
             _differences(
-                output.name, output, expected, actual, _Run(others, inputs, None, form_only)
+                output.name, output, expected, actual, _Run(others, inputs, None, form_only, hints)
             )
         )
 
@@ -284,7 +286,7 @@ def _values(
     within = partial(_bound, tol=tol)
     pair = Pair(a, e, wrong, dtype, output, within, least, run.others, run.inputs)
     message = f"{label} is wrong{_extent(wrong, output)}{off}."
-    return Mismatch(label, "value", message, value_hints(pair))
+    return Mismatch(label, "value", message, value_hints(pair) if run.hints else ())
 
 
 # ---- wording -------------------------------------------------------------------------------------

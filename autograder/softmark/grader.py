@@ -193,8 +193,10 @@ class Grader:
                 outcome.failures.append(
                     Failure(f"Not run, since {lost} did not finish.", (), cause)
                 )
+            # the student is sent to the item before it
+            brief = quick or any(outcomes[need].failures for need in outcome.needs.depends)
             if not outcome.stopped:
-                self._run_test(test, tests[number + 1 : number + 2], outcome)
+                self._run_test(test, tests[number + 1 : number + 2], outcome, brief)
             if quick and (outcome.failures or outcome.fault):
                 break
         return outcomes
@@ -223,9 +225,14 @@ class Grader:
                 outcome.failures += [Failure(said)] if said else []
 
     def _run_test(
-        self, test: pytest.Item, following: Sequence[pytest.Item], outcome: Outcome
+        self,
+        test: pytest.Item,
+        following: Sequence[pytest.Item],
+        outcome: Outcome,
+        brief: bool = False,
     ) -> None:
         direct = self._direct[test]
+        self.bench.brief = brief
         self.bench.asked.clear()
         error = _raised_by(direct) if direct else _run_protocol(test, following)
         outcome.cases += 1

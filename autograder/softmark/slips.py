@@ -152,8 +152,9 @@ def slips(
         yield from _of_statement(node, scope)
         yield from _of_values(node, "torch" in modules)
         return
-    if node is getattr(statement, "test", None) and not isinstance(node, ast.Compare):
-        yield "condition negated", node, ast.UnaryOp(ast.Not(), node)  # type: ignore[arg-type]
+    tested = isinstance(statement, ast.If | ast.While) and node is statement.test
+    if isinstance(node, ast.expr) and tested and not isinstance(node, ast.Compare):
+        yield "condition negated", node, ast.UnaryOp(ast.Not(), node)
     yield from _of_operators(node)
     yield from _of_constants(node)
     yield from _of_order(node, parent)

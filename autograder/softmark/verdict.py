@@ -54,10 +54,13 @@ def _expected(value: Any) -> Any:
     return None
 
 
-def differences(answer: Answer, actual: Trace, only: Sequence[str], ending: str) -> Failure | None:
+def differences(
+    answer: Answer, actual: Trace, only: Sequence[str], ending: str, brief: bool = False
+) -> Failure | None:
     """What of the outputs (those named in ``only``, or all) differs from the reference's answer.
 
-    None if nothing does. ``ending`` tells how the process ended, if it did.
+    None if nothing does. ``ending`` tells how the process ended, if it did. ``brief``: the first
+    difference is enough, without hints.
     """
     script, expected = answer.script, answer.trace
     found: dict[str, Mismatch] = {}
@@ -75,6 +78,10 @@ def differences(answer: Answer, actual: Trace, only: Sequence[str], ending: str)
         if answer.agrees(handle, actual[handle], None if wanted is output else wanted.entries):
             continue
         reference, value = (_part(v, wanted, output) for v in (expected[handle], actual[handle]))
+        if brief:
+            for mismatch in compare(wanted, reference, value, hints=False):
+                return Failure(mismatch.message)
+            continue
         others, inputs = _arrays(script, expected), _inputs(script, step)
         for mismatch in compare(wanted, reference, value, others=others, inputs=inputs):
             where = where or _where(script, step, expected)

@@ -236,9 +236,8 @@ def set_up() -> None:
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(True)
     torch.set_grad_enabled(True)
-    torch.default_generator.manual_seed(
-        0
-    )  # torch.manual_seed would look for devices, for a millisecond
+    # not torch.manual_seed, which looks for devices: that takes a millisecond
+    torch.default_generator.manual_seed(0)
 
 
 def warm_up() -> None:

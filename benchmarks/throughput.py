@@ -257,7 +257,10 @@ def throughput(count: int, plain_count: int, rounds: int) -> None:
 def right_submissions(course: Course, topic: Topic, folder: Path, count: int) -> list[Path]:
     """The reference and its variants in turn; each file a little different, as no two are equal."""
     solution = course.solution(topic.id)
-    sources = [solution / topic.files[0], *sorted((solution / "variants").glob("*.py"))]
+    sources = [
+        solution / topic.files[0],
+        *sorted((solution / "variants").glob(f"*/{topic.files[0]}")),
+    ]
     paths = []
     for number in range(count):
         path = folder / f"right_{number:03}" / topic.files[0]

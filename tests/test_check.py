@@ -293,11 +293,11 @@ def test_a_test_takes_one_line_and_is_told_whole_once(small: Path, softmark: Sof
     assert long in " ".join(done.next.split())
 
 
-def test_an_assertion_shows_its_own_words_only(small: Path, softmark: Softmark) -> None:
+def test_an_assertion_shows_its_own_words_only(small: Path) -> None:
     text = (small / "test_public.py").read_text(encoding="utf-8")
     text += '\n\ndef test_more():\n    assert small.half(8.0) == 5, "half of ten is five"\n'
     (small / "test_public.py").write_text(text, encoding="utf-8")
-    done = softmark(small, "check")
+    done = run(small, *CHECK)
     assert "half of ten is five" in done.next
     assert "assert" not in done.out and "half(" not in done.out
 

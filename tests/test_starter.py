@@ -388,7 +388,7 @@ def public_tests(folder, source, *options):
 
 
 @pytest.mark.parametrize(
-    "name", ["lstm.py", "variants/einsum_closures.py", "variants/gate_by_gate.py"]
+    "name", ["lstm.py", "variants/einsum_closures/lstm.py", "variants/gate_by_gate/lstm.py"]
 )
 def test_right_solutions_pass_the_public_tests(tmp_path, name):
     source = (ROOT / "solutions" / TOPIC / name).read_text()

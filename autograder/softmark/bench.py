@@ -94,14 +94,17 @@ class Bench:
 
     # ---- the submission of the moment
 
-    def take(self, files: Mapping[str, str], twin_failure: Failure | None = None) -> Failure | None:
+    def take(
+        self, files: Mapping[str, str], twin_failure: Failure | None = None, load: bool = True
+    ) -> Failure | None:
         """Make ``files`` the submission; what is wrong with importing it, if anything is.
 
-        ``twin_failure`` tells why its twin is not to be run.
+        ``twin_failure`` tells why its twin is not to be run. Without ``load`` nothing is imported
+        before it is asked something.
         """
         self.release()
         self._submission[False] = self.implementation(files)
-        problem = _import_failure(self._submission[False])
+        problem = _import_failure(self._submission[False]) if load else None
         twin = self.topic.twin
         self._twin_failure, self._twin_source = twin_failure, None
         if twin is not None and twin_failure is None:

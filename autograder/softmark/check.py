@@ -60,7 +60,7 @@ class Checked:
     printed: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Collector:
     """A pytest plugin that keeps outcomes and throws the rest away."""
 
@@ -121,11 +121,7 @@ class _Collector:
             self.broken = f"Stopped in {place}" if place else "Stopped."
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        if isinstance(excinfo.value, SystemExit):
-            place = _last_own(excinfo.value, self.folder)
-            self.broken = f"Your file ends Python when it is imported, as by exit().\n  in {place}"
-        else:
-            self.broken = f"The tests cannot be run: {_raised(excinfo.value, self.folder)}"
+        self.broken = _not_imported(excinfo.value, self.folder)
         return True  # nothing more to print
 
 
@@ -164,6 +160,8 @@ def _not_imported(error: BaseException, folder: Path) -> str:
         return f"{Path(error.filename).name}, line {error.lineno}: {error.msg}{line}"
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
         return NO_TORCH.format(file=_last_own(error, folder).partition(",")[0] or "This")
+    if isinstance(error, SystemExit):
+        return f"Your file ends Python, as by exit().\n  in {_last_own(error, folder)}"
     return f"Your file cannot be imported.\n{_raised(error, folder)}"
 
 

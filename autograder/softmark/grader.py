@@ -100,15 +100,36 @@ class Grader:
                 said = outcome.fault or outcome.failures[0].message
                 self.broken[id] = f"the grader does not pass the reference solution: {said}"
 
-    def grade(self, submission: Submission, quick: bool = False) -> Result:
-        """Its Result; ``quick``: only up to the first test that fails, only the items so far, and
-        only those of the files that differ from the reference's.
-
-        Raises ZygoteFailed where the machine gave way.
-        """
+    def grade(self, submission: Submission) -> Result:
+        """Its Result. Raises ZygoteFailed where the machine gave way."""
         started = time.perf_counter()
+        flags = tuple(policy.watch(submission.files))
+        result = self._graded(submission, self._blank(submission, flags))
+        seconds = round(time.perf_counter() - started, 4)
+        return result.model_copy(update={"seconds": seconds})
+
+    def grade_quickly(self, submission: Submission) -> Result:
+        """The items up to the first test that fails, of the files that are not the reference's own.
+
+        For mutants: what they may not use is not looked at, nor which known mistake they make.
+        """
+        result = self._blank(submission, ())
+        tests = self._of_changed(submission.files)
+        if not set(self._of_twin).isdisjoint(tests):
+            self._prove_twin()
+        needed = not set(self._of_main).isdisjoint(tests)
+        problem = self.bench.take(submission.files, load=needed)
+        outcomes = {} if problem else self._run(tests, quick=True)
+        self.bench.release()
+        if problem is not None:
+            return _ungraded(self.bench.topic, result, "import_error", problem)
+        seen = [id for id, outcome in outcomes.items() if outcome.cases or outcome.failures]
+        items = tuple(self._item(self.bench.topic.rubric[id], outcomes) for id in seen)
+        return result.model_copy(update={"items": items})
+
+    def _blank(self, submission: Submission, flags: tuple[str, ...]) -> Result:
         topic = self.bench.topic
-        result = Result(
+        return Result(
             student=submission.id,
             topic=topic.id,
             status="graded",
@@ -116,16 +137,13 @@ class Grader:
             max_score=topic.max_score,
             items=(),
             notes=tuple(submission.notes),
-            flags=tuple(policy.watch(submission.files)),
+            flags=flags,
             isolation=self.bench.level.summary(),
             versions=versions(),
             digest=submission.digest,
         )
-        result = self._graded(submission, result, quick)
-        seconds = round(time.perf_counter() - started, 4)
-        return result.model_copy(update={"seconds": seconds})
 
-    def _graded(self, submission: Submission, result: Result, quick: bool) -> Result:
+    def _graded(self, submission: Submission, result: Result) -> Result:
         topic = self.bench.topic
         if submission.status != "ready":
             return _ungraded(topic, result, submission.status, Failure(submission.message))
@@ -138,15 +156,13 @@ class Grader:
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
         flags = (*said, *of_twin, *result.flags)
         result = result.model_copy(update={"flags": flags})
-        if twin in submission.files and not quick:
+        if twin in submission.files:
             self._prove_twin()
         forbidden = Failure("; ".join(of_twin)) if of_twin and reject else None
         problem = self.bench.take(submission.files, forbidden)
-        tests = self._of_changed(submission.files) if quick else self.tests
-        outcomes = {} if problem else self._run(tests, quick)
-        if not quick:
-            self._follow_through(outcomes)
-            self._mark_answers(submission.files, outcomes)
+        outcomes = {} if problem else self._run(self.tests)
+        self._follow_through(outcomes)
+        self._mark_answers(submission.files, outcomes)
         tampered = self.bench.tampered
         if tampered:
             # an honest file never writes to this channel: a person should look at it
@@ -157,8 +173,7 @@ class Grader:
         if problem is not None:
             self.bench.release()
             return _ungraded(topic, result, "import_error", problem)
-        known = [item for item in topic.rubric.values() if not quick or _known(outcomes[item.id])]
-        items = tuple(self._item(item, outcomes) for item in known)
+        items = tuple(self._item(item, outcomes) for item in topic.rubric.values())
         self.bench.release()
         upset = [id for id, outcome in outcomes.items() if outcome.fault and id not in self.broken]
         if upset:  # the reference does not do that: it may be on purpose
@@ -245,7 +260,7 @@ class Grader:
         if failure is None:
             outcome.fault = _fault(error, test)
             return
-        if not outcome.failures:
+        if not outcome.failures and not brief:
             outcome.asked = tuple(self.bench.asked)
         outcome.failures.append(failure)
 
@@ -289,10 +304,6 @@ class Grader:
                 "mistake": known.id if known else "",
             }
         )
-
-
-def _known(outcome: Outcome) -> bool:
-    return bool(outcome.cases or outcome.failures or outcome.fault)
 
 
 def _told(violations: Sequence[policy.Violation]) -> list[str]:

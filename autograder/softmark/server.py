@@ -43,8 +43,8 @@ class _Server:
         with contextlib.suppress(wire.Closed):
             while True:
                 asked = _receive(self._connection)
-                quick = asked.pop("quick", False)
-                result = grader.grade(Submission(**asked), quick)
+                grade = grader.grade_quickly if asked.pop("quick") else grader.grade
+                result = grade(Submission(**asked))
                 _send(self._connection, {"result": result.to_json()})
         return True
 

@@ -42,12 +42,15 @@ def main() -> None:
         shutil.copytree(ROOT / "starter" / "02_lstm", topic)
         shutil.copy(ROOT / EXAMPLES / "wrong_shape.py", topic / "lstm.py")
         draw("check", "check", ["check"], topic)
+        draw("pack", "pack", ["pack"], topic)
 
 
 def draw(name: str, shown: str, arguments: Sequence[str], folder: Path) -> None:
     """Run ``softmark`` with ``arguments`` in ``folder``; the picture's first line is ``shown``."""
     output = on_terminal([sys.executable, "-m", "softmark", *arguments], folder)
-    output = re.sub(r"(?<=Results: )\S*/(?=out/)", "", output)  # the scratch folder's own name
+    # without the scratch folder's own name
+    output = re.sub(r"(?<=Results: )\S*/(?=out/)", "", output)
+    output = re.sub(rf"(?<=  )\S*/(?={folder.name}/)", "", output)
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.assemble(("$ ", "bold green"), (f"softmark {shown}", "bold")))
     console.print(Text.from_ansi(output.rstrip()))
@@ -66,6 +69,8 @@ def on_terminal(command: Sequence[str], folder: Path) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    # as where the environment is activated, so that commands name no folder of this machine
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # no progress bar: standard error is no terminal
     process = subprocess.Popen(
         command,

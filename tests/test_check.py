@@ -293,13 +293,18 @@ def test_a_test_takes_one_line_and_is_told_whole_once(small: Path, softmark: Sof
     assert long in " ".join(done.next.split())
 
 
-def test_an_assertion_shows_its_own_words_only(small: Path) -> None:
+@pytest.mark.parametrize(
+    "message, shown", [(', "half of ten is five"', "half of ten is five"), ("", "half(8.0) == 5")]
+)
+def test_an_assertion_shows_its_message_or_itself(
+    small: Path, softmark: Softmark, message: str, shown: str
+) -> None:
     text = (small / "test_public.py").read_text(encoding="utf-8")
-    text += '\n\ndef test_more():\n    assert small.half(8.0) == 5, "half of ten is five"\n'
+    text += f"\n\ndef test_more():\n    assert small.half(8.0) == 5{message}\n"
     (small / "test_public.py").write_text(text, encoding="utf-8")
-    done = run(small, *CHECK)
-    assert "half of ten is five" in done.next
-    assert "assert" not in done.out and "half(" not in done.out
+    said = softmark(small, "check").next
+    assert shown in said
+    assert ("assert" in said) is (not message)
 
 
 def test_a_syntax_error_names_its_line(small: Path, softmark: Softmark) -> None:

@@ -94,8 +94,7 @@ class _Collector:
             checked.status = "todo"
             checked.message = f"{error or _last_own(error, self.folder)} is still to be written"
         elif isinstance(error, AssertionError):
-            # what pytest adds to a message that a test has given says nothing more
-            checked.message = str(error).partition("\nassert ")[0] or "the assertion does not hold"
+            checked.message = str(error) or f"This does not hold: {_last_own(error, self.folder)}"
         elif isinstance(error, pytest.skip.Exception):
             checked.status, checked.message = "skipped", str(error)
         else:
@@ -183,10 +182,10 @@ def run_public_tests(
     if trouble:
         return [], trouble
     collector = _Collector(told, topic.folder)
-    # the last of these collects all garbage, twice, which takes as long as a third of the tests
-    options = "-p no:cacheprovider -p no:unraisableexception".split()
-    options += ["-c", os.devnull]
-    options += ["--rootdir", str(topic.folder), "--confcutdir", str(topic.folder)]
+    folder = str(topic.folder)
+    options = ["-c", os.devnull, "--rootdir", folder, "--confcutdir", folder, "--assert", "plain"]
+    # the second collects all garbage, twice, which takes as long as a third of the tests
+    options += ["-p", "no:cacheprovider", "-p", "no:unraisableexception"]
     said = io.StringIO()
     with _own_settings(), contextlib.redirect_stderr(said):
         code = pytest.main([*options, str(tests)], plugins=[collector])

@@ -51,7 +51,8 @@ class Bench:
         self._twin_failure: Failure | None = None
         self._twin_source: str | None = None
         self._answers: dict[bytes, Answer] = {}
-        self._questions: list[Question] = []
+        self.questions: list[Question] = []
+        """All that the reference has answered."""
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
         self.asked: list[tuple[Question, tuple[str, ...]]] = []
         """What was compared since the list was last cleared: the question, and which outputs."""
@@ -149,14 +150,6 @@ class Bench:
         """The reference's Trace. Raises GraderFault where the reference itself fails, and NotGraded."""
         return self._answer(question).trace
 
-    def questions(self, twin: bool) -> list[tuple[Question, float]]:
-        """Every question that the reference has answered, and the seconds that others may take."""
-        return [
-            (question, self._patience(self._answers[question.digest]))
-            for question in self._questions
-            if question.twin == twin
-        ]
-
     def answered(self, question: Question) -> Trace | None:
         """The submission's Trace where it was asked this question and its worker lived."""
         implementation = self._submission.get(question.twin)
@@ -165,7 +158,7 @@ class Bench:
     def _answer(self, question: Question) -> Answer:
         if question.digest not in self._answers:
             self._answers[question.digest] = Answer(question.script, self._ask_reference(question))
-            self._questions.append(question)
+            self.questions.append(question)
         return self._answers[question.digest]
 
     def _ask_reference(self, question: Question) -> Trace:
@@ -217,12 +210,12 @@ class Bench:
     def _both(self, question: Question) -> tuple[Answer, Trace]:
         """The reference's answer and the submission's Trace."""
         answer = self._answer(question)
-        return answer, self.submitted(question).trace(question, self._patience(answer))
+        return answer, self.submitted(question).trace(question, self.patience(question))
 
-    def _patience(self, answer: Answer) -> float:
+    def patience(self, question: Question) -> float:
         """Seconds that another implementation may take for what the reference answered."""
-        limits = self.topic.limits
-        return max(limits.call_seconds, limits.call_factor * answer.trace.seconds)
+        limits, seconds = self.topic.limits, self._answer(question).trace.seconds
+        return max(limits.call_seconds, limits.call_factor * seconds)
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -27,10 +27,15 @@ class Diagnosis:
         self._bench = bench
         self._mistakes = load_mistakes(bench.course, bench.topic, bench.reference_files)
         self._traces: dict[str, dict[bytes, Trace]] = {}
+        self._usual: list[Question] = []
+
+    def learn(self, questions: Sequence[Question]) -> None:
+        """Take these for what is asked of every submission."""
+        self._usual += questions
 
     def known(self, item: str, asked: Sequence[Asked]) -> Mistake | None:
         """The mistake that loses ``item`` and answers ``asked`` as the submission of the moment does."""
-        if not asked:
+        if not asked or any(self._unwritten(question) for question, _ in asked):
             return None
         files = {self._file(question) for question, _ in asked}
         alike = [
@@ -62,15 +67,21 @@ class Diagnosis:
             question.script, self._trace(mistake, question), theirs, only, exact=exact
         )
 
+    def _unwritten(self, question: Question) -> bool:
+        """Whether the submission did not come far enough to make a mistake."""
+        theirs = self._bench.answered(question)
+        raised = theirs.raised if theirs else None
+        return raised is not None and raised.type in ("NotImplementedError", "NotDefined")
+
     def _trace(self, mistake: Mistake, question: Question) -> Trace:
         traces = self._traces.setdefault(mistake.id, {})
         if question.digest not in traces:
-            # all that was asked so far, so that one worker does for most of a batch
+            # all that will be asked sooner or later, so that one worker does for most of a batch
             made = self._bench.implementation(mistake.files, question.twin)
             try:
-                for known, seconds in self._bench.questions(question.twin):
-                    if known.digest not in traces:
-                        traces[known.digest] = made.trace(known, seconds)
+                for one in (question, *self._usual):
+                    if one.twin == question.twin and one.digest not in traces:
+                        traces[one.digest] = made.trace(one, self._bench.patience(one))
             finally:
                 made.close()
         return traces[question.digest]

@@ -89,7 +89,9 @@ class Grader:
         problem = self.bench.take(self.bench.reference_files)
         if problem is not None:
             raise GraderFault(f"the reference solution cannot be imported: {problem.message}")
+        before = len(self.bench.questions)
         outcomes = self._run(tests)
+        self.diagnosis.learn(self.bench.questions[before:])
         ids = {self._ids[test] for test in tests}
         for id in ids & set(self.following):
             for test in self.following[id]:

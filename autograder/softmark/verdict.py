@@ -174,9 +174,9 @@ def _arrays_of(output: Output, value: Any) -> list[tuple[np.ndarray, Output]]:
 
 
 def _call_before(script: Script, step: Step) -> Step:
-    """The step itself, or for an attribute that is read the call before it."""
+    """The step itself, or where it only reads something the call before it."""
     until = script.steps[: script.steps.index(step) + 1]
-    calls = [s for s in until if s.operation not in ("read", "assign")]
+    calls = [s for s in until if s.operation in ("new", "call", "method")]
     return step if step in calls or not calls else calls[-1]
 
 

@@ -451,6 +451,8 @@ def test_without_pytorch_it_says_how_to_install_it(
     assert "small_torch.py needs PyTorch" in done.out
     assert "/whl/cpu" in done.out and '"softmark[torch]"' in done.out
     assert softmark(small, "check").code == 0
+    (small / "small_torch.py").write_bytes(b"\xff\xfe")
+    assert softmark(small, "check").code == 0, "that file is not looked at"
 
 
 def test_a_topic_without_a_twin(small: Path, softmark: Softmark) -> None:

@@ -83,10 +83,10 @@ def test_a_malformed_course_yaml(course, old, new, said):
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        ('any shape", points: 5}', 'any shape", points: -5}', ["sigmoid.values.points", "-5"]),
-        ('any shape", points: 5}', 'any shape", point: 5}', ["point", "did you mean 'points'?"]),
+        ('any shape", points: 4}', 'any shape", points: -4}', ["sigmoid.values.points", "-4"]),
+        ('any shape", points: 4}', 'any shape", point: 4}', ["point", "did you mean 'points'?"]),
         ("worker: numpy", "worker: jax", ["worker", "'numpy'", "'torch'"]),
-        ("files: [lstm.py]", "files: []", ["files"]),
+        ("files: [lstm.py, lstm_torch.py]", "files: []", ["files"]),
         ("hours: 6", "hours: six", ["hours", "must be a number"]),
         ("  sigmoid: {s: array}", "  sigmoid: {s: arry}", ["sigmoid", "arry"]),
         ("memory_mb: 1024", "memory_mb: lots", ["limits.memory_mb", "must be a whole number"]),

@@ -136,6 +136,8 @@ def test_without_torch_the_twin_is_not_graded(
     ("text", "colour", "doubled"),
     [
         ("doubled: 6.05\ncolour: b\n", "", ""),
+        ("doubled: 6.0e0\ncolour: B\n", "", ""),
+        ("doubled:6\ncolour: b\n", "space missing after a colon", "space missing after a colon"),
         ("doubled: 7\ncolour: a\n", "is not right", "is not right"),
         ("doubled: six\ncolour: c\n", "none of a, b", "not a number"),
         ("doubled: .nan\ncolour: [b]\n", "No answer", "not a number"),

@@ -28,6 +28,8 @@ COURSE = load_course(ROOT)
 TOPIC = COURSE.topic("02_lstm")
 RUBRIC = TOPIC.rubric
 RIGHT = ("right_as_taught", "right_with_einsum", "right_in_a_notebook", "right_in_a_zip")
+TWIN = {id for id in RUBRIC if id.startswith("twin.")}
+QUESTIONS = {id for id in RUBRIC if id.startswith("questions.")}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
 
@@ -140,13 +142,28 @@ def test_everyone_is_graded(graded):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_submissions_get_everything(graded, name):
+def test_right_submissions_get_everything_that_was_handed_in(graded, name):
     result = graded[name]
-    assert result["score"] == result["max_score"] == TOPIC.max_score
+    assert result["score"] == sum(item.points for item in RUBRIC.values()) - points(TWIN)
     assert result["message"] == ""
-    for item in result["items"]:
-        assert (item["status"], item["score"]) == ("passed", item["max_score"])
-        assert (item["message"], item["hints"], item["cause"]) == ("", [], None)
+    assert lost(result) == TWIN
+    for id, item in items(result).items():
+        if id in TWIN:
+            assert item["message"] == "lstm_torch.py was not handed in."
+        else:
+            assert (item["status"], item["score"]) == ("passed", item["max_score"])
+            assert (item["message"], item["hints"], item["cause"]) == ("", [], None)
+
+
+def test_with_the_twin_nothing_is_left_to_earn(graded):
+    pytest.importorskip("torch")
+    result = graded["right_with_everything"]
+    assert lost(result) == set()
+    assert result["score"] == 115
+
+
+def test_answers_that_are_not_there_cost_the_questions(graded):
+    assert lost(graded["right_without_answers"]) == TWIN | QUESTIONS
 
 
 WRONG = {
@@ -154,15 +171,38 @@ WRONG = {
     "wrong_output_gate_gets_c": "output_gate_gets_c",
     "wrong_db_averaged": "db_averaged_over_the_batch",
     "wrong_dc_last_ignored": "dc_last_ignored",
+    "wrong_h_before_x": "h_before_x",
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_gradient_loses_exactly_its_items(graded, name):
+def test_one_mistake_loses_exactly_its_items_and_is_named(graded, name):
     mistakes = {m.id: m for m in load_mistakes(COURSE, TOPIC, reference_files(COURSE, TOPIC))}
-    loses = set(mistakes[WRONG[name]].loses)
-    assert lost(graded[name]) == loses
-    assert graded[name]["score"] == TOPIC.max_score - points(loses)
+    mistake = mistakes[WRONG[name]]
+    assert lost(graded[name]) == mistake.loses | TWIN
+    named = [item for item in graded[name]["items"] if item["mistake"]]
+    assert {item["mistake"] for item in named} == {mistake.id}
+    assert all(item["hints"][0] == mistake.hint for item in named)
+
+
+FOLLOW_THROUGH = {
+    # core points of items right by themselves, and with what is right given the mistake
+    "wrong_dc_from_next_step_dropped": (51, 64.2),
+    "wrong_output_gate_gets_c": (57, 70.2),
+    "wrong_h_before_x": (21, 42.6),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOW_THROUGH)
+def test_one_mistake_does_not_cost_all_that_is_built_on_it(graded, name):
+    """The three examples of docs/instructor.md."""
+    core = [item for item in graded[name]["items"] if item["tier"] == "core"]
+    alone = sum(item["score"] for item in core if item["status"] == "passed")
+    assert (alone, pytest.approx(sum(item["score"] for item in core))) == FOLLOW_THROUGH[name]
+    row = " ".join(
+        (ROOT / "docs" / "instructor.md").read_text().split(f"`{name}`")[1].split("\n")[0].split()
+    )
+    assert row.endswith("| {} | {} |".format(*FOLLOW_THROUGH[name]))
 
 
 def test_an_untouched_stub_loses_everything_and_is_told_why(graded):
@@ -172,8 +212,11 @@ def test_an_untouched_stub_loses_everything_and_is_told_why(graded):
     told = {id: item["message"] for id, item in items(result).items()}
     assert "sigmoid is still to be written" in told["sigmoid.values"]
     assert "LSTMCell.__init__ is still to be written" in told["cell.params"]
-    for id, message in told.items():
-        assert "still to be written" in message or "Mend that first" in message, id
+    for id in set(RUBRIC) - TWIN - QUESTIONS:
+        first = ("still to be written", "Write that first", "Mend that first")
+        assert any(said in told[id] for said in first), id
+    assert told["twin.forward"] == "lstm_torch.py was not handed in."
+    assert "No answer" in told[min(QUESTIONS)]
 
 
 def test_half_done_keeps_what_it_has(graded):
@@ -187,7 +230,8 @@ def test_half_done_keeps_what_it_has(graded):
 
 def test_a_missing_function_costs_what_needs_it(graded):
     result = graded["missing_function"]
-    needs = starting("sequence.backward.", "sequence.accumulate", "robust.")
+    needs = starting("sequence.backward.", "sequence.accumulate", "robust.", "mask.backward.")
+    needs |= starting("mask.padding", "carousel.") | TWIN | QUESTIONS
     assert lost(result) == needs
     assert "lstm_backward" in items(result)["sequence.backward.dx"]["message"]
 
@@ -195,7 +239,8 @@ def test_a_missing_function_costs_what_needs_it(graded):
 def test_a_wrong_shape_is_told_with_the_right_one(graded):
     result = graded["wrong_shape"]
     # what looks at properties of sequences needs the right shapes
-    assert lost(result) == starting("sequence.forward.h", "sequence.accumulate", "robust.")
+    needs = starting("sequence.forward.h", "sequence.accumulate", "robust.", "mask.forward.h")
+    assert lost(result) == needs | starting("mask.padding") | TWIN | QUESTIONS
     item = items(result)["sequence.forward.h"]
     assert "(N, T, H)" in item["message"]
     assert any("transpose" in hint for hint in item["hints"])
@@ -228,9 +273,10 @@ def test_a_syntax_error_is_shown_with_its_line(graded):
 )
 def test_a_submission_that_ends_badly_keeps_its_honest_part(graded, name, cause, kept, said):
     result = graded[name]
-    assert lost(result) == set(RUBRIC) - starting(*kept)
-    assert result["score"] == points(starting(*kept))
-    failed = [item for item in result["items"] if item["status"] != "passed"]
+    own = starting(*kept, "carousel.")  # what is never reached by what ends badly
+    assert lost(result) == set(RUBRIC) - own
+    assert result["score"] == points(own)
+    failed = [item for id, item in items(result).items() if id in lost(result) - TWIN - QUESTIONS]
     assert {item["cause"] for item in failed} == {cause}
     assert said in failed[0]["message"]
 
@@ -282,7 +328,7 @@ def test_looking_for_solutions_works_where_nothing_is_kept_apart():
 
 def test_neighbours_are_undisturbed(graded, tmp_path):
     """Alone, a submission gets the result that it gets in the class; full marks are no loss."""
-    grade(CLASS / "right_as_taught.py", tmp_path, "--seed", "1", "--strict")
+    grade(CLASS / "right_as_taught", tmp_path, "--seed", "1", "--strict")
     alone = results(tmp_path)["right_as_taught"]
     assert {**alone, "seconds": 0} == {**graded["right_as_taught"], "seconds": 0}
 
@@ -294,7 +340,7 @@ def test_the_schema(graded):
     keys = (
         "schema student topic status score max_score items flags isolation versions digest seconds"
     )
-    item_keys = "id title tier score max_score status cause message hints claim"
+    item_keys = "id title tier score max_score status cause message hints claim mistake"
     for name, result in graded.items():
         assert set(result) == {*keys.split(), "message", "notes"}
         assert (result["schema"], result["student"], result["topic"]) == (1, name, "02_lstm")
@@ -307,10 +353,12 @@ def test_the_schema(graded):
 
 def test_scores_add_up_and_every_loss_is_explained(graded):
     for name, result in graded.items():
-        assert result["score"] == sum(item["score"] for item in result["items"]), name
+        earned = sum(item["score"] for item in result["items"])
+        assert result["score"] == pytest.approx(earned), name
         for item in result["items"]:
-            assert item["score"] in (0, item["max_score"])
-            assert (item["status"] == "passed") == (item["score"] > 0)
+            share = RUBRIC[item["id"]].follow_through or 0
+            earned = {"passed": item["max_score"], "partial": share * item["max_score"]}
+            assert item["score"] == pytest.approx(earned.get(item["status"], 0))
             assert item["status"] == "passed" or item["message"], (name, item["id"])
 
 
@@ -420,7 +468,7 @@ def test_a_bug_in_a_grader_costs_nobody_a_point(course, graded, few, tmp_path):
     told = items(found["right"])["sigmoid.stable"]["message"]
     assert "test_sigmoid.py:" in told
     assert "not_defined_anywhere" in told
-    assert lost(found["right"]) == {"sigmoid.stable"}
+    assert lost(found["right"]) == {"sigmoid.stable"} | TWIN
     assert lost(found["wrong"]) == lost(graded["wrong_db_averaged"]) | {"sigmoid.stable"}
     assert done.stdout.count("held") == 3
     assert "not_defined_anywhere" in done.stdout
@@ -437,8 +485,13 @@ def test_what_was_measured_can_stand_for_the_whole(course, graded, tmp_path):
     grade(submissions, tmp_path / "out", *options, code=3)
     scores = {name: result["score"] for name, result in results(tmp_path / "out").items()}
     measured = TOPIC.max_score - RUBRIC["sigmoid.stable"].points
-    share = (measured - points(lost(graded["wrong_db_averaged"]))) / measured
-    assert scores == {"right": 100.0, "wrong": pytest.approx(100 * share, abs=1e-5)}
+    core = [item for item in graded["wrong_db_averaged"]["items"] if item["tier"] == "core"]
+    left = sum(item["score"] for item in core) - RUBRIC["sigmoid.stable"].points
+    on_top = sum(item.points for item in RUBRIC.values()) - points(TWIN) - TOPIC.max_score
+    wrong = 100 * left / measured + sum(
+        item["score"] for item in graded["wrong_db_averaged"]["items"] if item["tier"] != "core"
+    )
+    assert scores == {"right": 100.0 + on_top, "wrong": pytest.approx(wrong, abs=1e-5)}
 
 
 def broken_grader(course: Path) -> None:
@@ -482,7 +535,7 @@ def test_graders_that_cannot_grade(course, tmp_path, breaking, named):
     """One line for the instructor, and no result for anyone."""
     breaking(course)
     where = ["--topic", "02_lstm", "--out", str(tmp_path), "--course", str(course)]
-    arguments = ["grade", str(CLASS / "right_as_taught.py"), *where, "--json", "--workers", "1"]
+    arguments = ["grade", str(CLASS / "right_as_taught"), *where, "--json", "--workers", "1"]
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code == 3

@@ -165,7 +165,8 @@ def test_one_step_in_full():
 @pytest.mark.parametrize("name", [name for name, q in QUESTIONS.items() if q.number])
 def test_three_digits_are_enough_and_the_handout_does_not_give_them(name):
     assert accepted(name, f"{float(ANSWERS[name]):.3g}")
-    numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?", HANDOUT)
+    public = HANDOUT + (PUBLIC / "questions.yaml").read_text(encoding="utf-8")
+    numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?", public)
     assert not [number for number in numbers if accepted(name, number)]
 
 
@@ -235,9 +236,11 @@ def test_the_numbers_of_decay():
         f"the gain is {after_20['rnn']:.5f} for the tanh RNN, {after_20['full_0']:.5f} for an LSTM",
         f"with forget bias 0, {after_20['full_1']:.3f} with bias 1",
         f"and {after_20['full_2']:.2f} with bias 2",
-        f"rises to {after_20['full_silent']:.0f} after 20 steps",
-        f"and to {round(curves['full_silent'][59], -2):.0f} after 60",
+        "rises to about 10 after 20 steps and to thousands after 60",
+        "How far depends on the weights drawn: thousands and more",
     )
+    assert round(math.log10(after_20["full_silent"])) == 1
+    assert math.log10(curves["full_silent"][59]) > 3
     for bias in (0, 1, 2):
         full, direct = curves[f"full_{bias}"], curves[f"direct_{bias}"]
         assert all(d <= f for d, f in zip(direct, full, strict=True)), "the direct paths lie below"

@@ -254,7 +254,10 @@ def test_what_is_missing_and_what_that_costs(here: Path) -> None:
 
 WARNED = {
     "answers": ({"answers.yaml": "how_many: a few\n"}, ["how_many: 'a few' is not a number"]),
-    "answers in Word": ({"answers.yaml": b"\xd0\xcf\x11\xe0"}, ["left out answers.yaml"]),
+    "answers in Word": (
+        {"answers.yaml": b"\xd0\xcf\x11\xe0"},
+        ["cannot be read: costs 3 points", "left out answers.yaml"],
+    ),
     "import": ({"small.py": MAIN + "import nowhere_to_be_found\n"}, ["nowhere_to", "line 11"]),
     "a helper that is not handed in": (
         {"small.py": "import helper\n" + MAIN, "helper.py": "x = 1\n"},

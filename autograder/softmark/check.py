@@ -220,17 +220,14 @@ def _trouble(topic: Topic, twin: bool) -> str:
     if needs_torch and importlib.util.find_spec("torch") is None:
         return NO_TORCH.format(file=needed)
     sources: dict[str, str] = {}
+    other = "" if twin or not topic.twin else topic.twin.file
     for name in topic.files:
-        if (topic.folder / name).is_file():
+        if name != other and (topic.folder / name).is_file():
             try:
                 sources[name] = python_text(name, (topic.folder / name).read_bytes())
             except RefusedError as refused:
                 return str(refused)
-    for violation in scan_topic(sources, topic):
-        of_twin = topic.twin is not None and violation.file == topic.twin.file
-        if twin or not of_twin:
-            return violated(topic, violation)
-    return ""
+    return next((violated(topic, found) for found in scan_topic(sources, topic)), "")
 
 
 # ---- on the terminal ---------------------------------------------------------------------------

@@ -302,7 +302,7 @@ class Grader:
                 "score": 0.0,
                 "cause": failure.cause,
                 "message": failure.message,
-                "hints": (known.hint, *failure.hints) if known else failure.hints,
+                "hints": (known.hint,) if known else failure.hints,
                 "mistake": known.id if known else "",
             }
         )
@@ -355,7 +355,9 @@ def _explained(
         return failure, ()  # it was not run, and says why
     failed = [need for need in outcome.needs.depends if outcomes[need].failures]
     if failed and not _same_reason(failure, outcomes[failed[0]]):
-        before = f"This stands on {failed[0]}, which is not right yet. Mend that first."
+        unwritten = "is still to be written" in outcomes[failed[0]].failures[0].message
+        state, todo = ("written", "Write") if unwritten else ("right", "Mend")
+        before = f"This stands on {failed[0]}, which is not {state} yet. {todo} that first."
         return Failure(before, (), failure.cause), ()
     if outcome.cases > 1 and len(outcome.failures) < outcome.cases and not outcome.stopped:
         count = f" ({len(outcome.failures)} of {outcome.cases} cases fail)"

@@ -229,7 +229,7 @@ def value_hints(pair: Pair) -> tuple[str, ...]:
     if not pair.least <= pair.actual.size <= _MOST_ENTRIES:
         return ()
     if not pair.actual.any():
-        return ("Every entry is 0: is the result ever filled in, and is it what is returned?",)
+        return ("Every entry is 0: what should have reached it?",)
     for explain in (_copied, _scaled, _moved, _term):
         for hint in explain(pair):
             return (hint,)
@@ -254,6 +254,8 @@ def _scaled(pair: Pair) -> Iterator[str]:
         a, e, b = pair.actual[part], pair.expected[part], bound[part]
         if a.size < pair.least:
             return
+        if not e.any():  # that it is 0 times something says nothing
+            continue
         if not a.any():
             yield f"Every {every} is 0: is that part of the result ever filled in?"
         if pair.fits(1 - a, e, b):

@@ -271,12 +271,10 @@ def pack_topic(console: Console, topic: Topic) -> None:
 
 
 def _absent(topic: Topic, name: str) -> str:
-    """What it costs that a file is not handed in, as far as the rubric tells."""
-    if name == ANSWERS_FILE:
-        prefix = f"{QUESTIONS}."
-    elif topic.twin and name == topic.twin.file:
+    """What it costs that the grader finds no such file, as far as the rubric tells."""
+    why = "cannot be read" if (topic.folder / name).exists() else "not there"
+    prefix = f"{QUESTIONS}." if name == ANSWERS_FILE else ""
+    if topic.twin and name == topic.twin.file:
         prefix = _TWIN
-    else:
-        return "not there"
-    items = [item for item in topic.rubric.values() if item.id.startswith(prefix)]
-    return f"not there: costs {worth(items)}" if items else "not there"
+    lost = [item for item in topic.rubric.values() if prefix and item.id.startswith(prefix)]
+    return f"{why}: costs {worth(lost)}" if lost else why

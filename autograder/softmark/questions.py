@@ -53,13 +53,14 @@ class Question(Strict):
         """What keeps ``answer`` from being one; "" where nothing does."""
         if self.choices:
             allowed = ", ".join(self.choices)
-            return "" if answer in self.choices else f"'{answer[:40]}' is none of {allowed}"
+            known = answer.casefold() in map(str.casefold, self.choices)
+            return "" if known else f"'{answer[:40]}' is none of {allowed}"
         return "" if _number(answer) is not None else f"'{answer[:40]}' is not a number"
 
     def right(self, answer: str, expected: str) -> bool:
         """Whether ``answer`` is accepted where ``expected`` is right."""
         if self.number is None:
-            return answer == expected
+            return answer.casefold() == expected.casefold()
         given, wanted = _number(answer), _number(expected)
         assert wanted is not None
         return given is not None and abs(given - wanted) <= self.number.within * abs(wanted)
@@ -112,7 +113,10 @@ def parse_answers(text: str) -> tuple[dict[str, str], str]:
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         said = error.problem or "it cannot be read"
-        return {}, f"{ANSWERS_FILE} is not YAML{line}: {said}. Write 'name: answer', one a line"
+        return {}, (
+            f"{ANSWERS_FILE} is not YAML{line}: {said}. Write 'name: answer', one a line. "
+            "Is a space missing after a colon, there or above?"
+        )
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}, f"{ANSWERS_FILE} is not YAML. Write 'name: answer', one a line"
     if data in (None, ""):

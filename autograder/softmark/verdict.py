@@ -220,6 +220,8 @@ def _wrong_error(script: Script, wanted: Raised, raised: Raised | None) -> Failu
         )
     if (raised.step, raised.type) == (wanted.step, wanted.type):
         return None
+    if raised.type in ("NotImplementedError", "NotDefined"):
+        return Failure(describe(raised, script.steps[raised.step].name), cause="error")
     return Failure(
         f"{name} should raise {wanted.type} for these arguments; it raised {raised.type}.",
         cause="error",

@@ -12,8 +12,10 @@ FORWARD = ("step.forward.h", "step.forward.c")
 
 
 def new_cell(run, draw):
-    """A cell with random parameters."""
-    return run.new("LSTMCell", 5, 4, Rng(0), params=draw.params("LSTMCell", 5, 4, Rng(0)))
+    """A cell with random parameters, and gradients of their shapes whatever __init__ made."""
+    cell = run.new("LSTMCell", 5, 4, Rng(0), params=draw.params("LSTMCell", 5, 4, Rng(0)))
+    cell.zero_grad()
+    return cell
 
 
 def same(first, second):

@@ -29,8 +29,10 @@ def parts(mask):
 
 
 def new_cell(run, params):
-    """A cell with these parameters."""
-    return run.new("LSTMCell", D, H, Rng(0), params=params)
+    """A cell with these parameters, and gradients of their shapes whatever __init__ made."""
+    cell = run.new("LSTMCell", D, H, Rng(0), params=params)
+    cell.zero_grad()
+    return cell
 
 
 def whole_forward(run, cell, mask, x, h0, c0):

@@ -26,9 +26,11 @@ GRADIENTS = {
 }
 
 
-def new_cell(run, draw, D, H):
-    """A cell with random parameters."""
-    return run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
+def new_cell(run, D, H, params):
+    """A cell with these parameters, and gradients of their shapes whatever __init__ made."""
+    cell = run.new("LSTMCell", D, H, Rng(0), params=params)
+    cell.zero_grad()
+    return cell
 
 
 def behind(draw, x, mask, large=1e4):
@@ -47,7 +49,7 @@ def masked(run, draw):
     done = []
     for (D, H), mask in masks:
         N, T = mask.shape
-        cell = new_cell(run, draw, D, H)
+        cell = new_cell(run, D, H, draw.params("LSTMCell", D, H, Rng(0)))
         x = behind(draw, draw(N, T, D), mask)
         _, _, cache = run.call("lstm_forward", cell, x, draw(N, H), draw(N, H), mask)
         done.append((cell, cache, draw(N, T, H), draw(N, H)))
@@ -121,7 +123,7 @@ def test_nothing_is_heard_from_behind_the_mask(script, student, draw):
     run, params = script(), draw.params("LSTMCell", D, H, Rng(0))
 
     def new():
-        return run.new("LSTMCell", D, H, Rng(0), params=params)
+        return new_cell(run, D, H, params)
 
     xs = [behind(draw, x, mask), behind(draw, x, mask, large=1.0), np.where(mask[..., None], -x, x)]
     runs = [there_and_back(run, new(), each, h0, c0, *rest) for each in xs]
@@ -162,7 +164,7 @@ def test_a_ragged_batch_is_the_singles_it_is_made_of(script, student, draw):
     x, h0, c0 = behind(draw, draw(N, T, D), mask), draw(N, H), draw(N, H)
     dh, dc_last = draw(N, T, H), draw(N, H)
     run, params = script(), draw.params("LSTMCell", D, H, Rng(0))
-    cells = [run.new("LSTMCell", D, H, Rng(0), params=params) for _ in range(N + 1)]
+    cells = [new_cell(run, D, H, params) for _ in range(N + 1)]
     together = there_and_back(run, cells[N], x, h0, c0, mask, dh, dc_last)
     alone = []
     for n, length in enumerate(lengths):

@@ -27,8 +27,10 @@ def everything(run, cell, x, h, c, dh, dc):
 
 
 def new_cell(run, params):
-    """A cell with these parameters."""
-    return run.new("LSTMCell", 2, 3, Rng(0), params=params)
+    """A cell with these parameters, and gradients of their shapes whatever __init__ made."""
+    cell = run.new("LSTMCell", 2, 3, Rng(0), params=params)
+    cell.zero_grad()
+    return cell
 
 
 def add_two(run, draw):

@@ -31,6 +31,7 @@ def sequences(run, draw):
     done = []
     for N, T, D, H in SIZES:
         cell = run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
+        cell.zero_grad()  # whatever __init__ made
         _, _, cache = run.call("lstm_forward", cell, draw(N, T, D), draw(N, H), draw(N, H))
         done.append((cell, cache, draw(N, T, H), draw(N, H)))
     for cell, cache, dh, dc_last in done:

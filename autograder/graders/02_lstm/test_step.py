@@ -18,8 +18,10 @@ GRADIENTS = {
 
 
 def new_cell(run, draw, D, H):
-    """A cell with random weights and random biases."""
-    return run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
+    """A cell with random weights and biases, and gradients of their shapes whatever __init__ made."""
+    cell = run.new("LSTMCell", D, H, Rng(0), params=draw.params("LSTMCell", D, H, Rng(0)))
+    cell.zero_grad()
+    return cell
 
 
 def one_step(run, draw):

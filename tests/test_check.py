@@ -411,7 +411,8 @@ def test_answers_are_counted_and_never_judged(small: Path, softmark: Softmark) -
                 "did you mean 'which_one'?",
             ],
         ),
-        ("how_many: [1\n", ["0 of 2", "answers.yaml is not YAML in line"]),
+        ("how_many: [1\n", ["0 of 2", "how_many: '[1' is not a number"]),
+        ("[[[[", ["0 of 2", "answers.yaml is not YAML"]),
         (None, ["0 of 2", "no answers.yaml"]),
     ],
 )

@@ -6,7 +6,7 @@ answers what the submission answers, and where no other mistake with another hin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from softmark.bench import Bench
@@ -33,15 +33,21 @@ class Diagnosis:
         """Take these for what is asked of every submission."""
         self._usual += questions
 
-    def known(self, item: str, asked: Sequence[Asked]) -> Mistake | None:
-        """The mistake that loses ``item`` and answers ``asked`` as the submission of the moment does."""
+    def known(self, item: str, asked: Sequence[Asked], lost: Collection[str]) -> Mistake | None:
+        """The mistake that loses ``item`` and answers ``asked`` as the submission of the moment does.
+
+        Not one that loses an item which is not among those ``lost``.
+        """
         if not asked or any(self._unwritten(question) for question, _ in asked):
             return None
         files = {self._file(question) for question, _ in asked}
         alike = [
             mistake
             for mistake in self._mistakes
-            if item in mistake.loses and mistake.file in files and self._alike(mistake, asked)
+            if item in mistake.loses
+            and mistake.loses <= frozenset(lost)
+            and mistake.file in files
+            and self._alike(mistake, asked)
         ]
         if len({mistake.hint for mistake in alike}) > 1:
             # the outputs that were compared do not tell them apart; perhaps the others do

@@ -104,6 +104,8 @@ class Grader:
 
     def grade(self, submission: Submission) -> Result:
         """Its Result. Raises ZygoteFailed where the machine gave way."""
+        if self.bench.topic.twin and self.bench.topic.twin.file in submission.files:
+            self._prove_twin()
         started = time.perf_counter()
         flags = tuple(policy.watch(submission.files))
         result = self._graded(submission, self._blank(submission, flags))
@@ -158,10 +160,10 @@ class Grader:
             return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
         flags = (*said, *of_twin, *result.flags)
         result = result.model_copy(update={"flags": flags})
-        if twin in submission.files:
-            self._prove_twin()
-        forbidden = Failure("; ".join(of_twin)) if of_twin and reject else None
-        problem = self.bench.take(submission.files, forbidden)
+        unfit = [note for note in submission.notes if twin and note.startswith(f"left out {twin}")]
+        unfit += of_twin if reject else []
+        withheld = Failure("; ".join(unfit)) if unfit else None
+        problem = self.bench.take(submission.files, withheld)
         outcomes = {} if problem else self._run(self.tests)
         self._follow_through(outcomes)
         self._mark_answers(submission.files, outcomes)
@@ -295,7 +297,8 @@ class Grader:
             return blank.model_copy(
                 update={"status": "partial", "score": earned, "message": message}
             )
-        known = self.diagnosis.known(item.id, asked)
+        lost = [id for id, one in outcomes.items() if one.failures or _unmet(one, outcomes)]
+        known = self.diagnosis.known(item.id, asked, lost)
         return blank.model_copy(
             update={
                 "status": "failed",

@@ -31,7 +31,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from softmark.sourcetext import MAX_SOURCE, notebook_files, python_text
+from softmark.questions import ANSWERS_FILE
+from softmark.sourcetext import MAX_SOURCE, notebook_files, plain_text, python_text
 from softmark.unpack import (
     ARCHIVES,
     MAX_ARCHIVE,
@@ -55,6 +56,7 @@ Status = Literal["ready", "missing", "unreadable"]
 
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_(?P<upload>\d+)_(?P<file>.+)")
 _MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_file(?:_.*)?")
+_YAML = (".yaml", ".yml", ".txt")  # the last is what some editors add to it
 _MOODLE_TEXT = "_assignsubmission_onlinetext"  # what was typed into a form: no file in it
 
 
@@ -292,6 +294,8 @@ def _take(
             if entry.suffix == ".ipynb":
                 others = topic.handed_in[1:] if is_first else ()
                 cells |= notebook_files(entry, expected, others, notes)
+            elif expected == ANSWERS_FILE:
+                own[expected] = plain_text(entry.shown, entry.read(MAX_SOURCE))
             else:
                 own[expected] = python_text(entry.shown, entry.read(MAX_SOURCE))
         except RefusedError as refused:
@@ -330,7 +334,7 @@ def _pick(wanted: str, expected: str, entries: Sequence[Entry], topic: Topic) ->
         least = [e for e in same if len(e.path.parts) == depth]
         return _only([e for e in least if e.path.name == wanted] or least, wanted)
     suffixes = [PurePosixPath(wanted).suffix]
-    suffixes += [".yml"] if suffixes == [".yaml"] else []
+    suffixes = list(_YAML) if suffixes == [".yaml"] else suffixes
     like = [e for e in entries if e.suffix in suffixes and _meant(e.path, topic) == expected]
     return _only(like, wanted)
 
@@ -347,7 +351,7 @@ def _meant(path: PurePosixPath, topic: Topic) -> str | None:
     stem = path.stem.casefold()
     if stem.startswith("test_") or stem.endswith("_test"):
         return None
-    text = path.suffix.casefold() in (".yaml", ".yml")
+    text = path.suffix.casefold() in _YAML
     for expected in sorted(topic.handed_in, key=len, reverse=True):
         if text != expected.endswith(".yaml"):
             continue

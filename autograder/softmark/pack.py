@@ -267,7 +267,7 @@ def pack_topic(console: Console, topic: Topic) -> None:
     console.print(Text(f"\nReady to hand in{replaced}:", style="bold"))
     console.print(Text(f"  {packed.path}"), soft_wrap=True)
     digest = submission.digest[:12]
-    console.print(Text(f"The result for this very file names a digest that begins {digest}."))
+    console.print(Text(f"Receipt {digest}: the result of this very file has it as its digest."))
 
 
 def _absent(topic: Topic, name: str) -> str:

@@ -7,9 +7,10 @@ same name, made blank by ``blank_answers``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -53,14 +54,18 @@ class Question(Strict):
         """What keeps ``answer`` from being one; "" where nothing does."""
         if self.choices:
             allowed = ", ".join(self.choices)
-            known = answer.casefold() in map(str.casefold, self.choices)
+            known = _choice(answer) in map(_choice, self.choices)
             return "" if known else f"'{answer[:40]}' is none of {allowed}"
-        return "" if _number(answer) is not None else f"'{answer[:40]}' is not a number"
+        if _number(answer) is not None:
+            return ""
+        return (
+            f"'{answer[:40]}' is not a number: write it as 1200 or 0.57, with a point and no unit"
+        )
 
     def right(self, answer: str, expected: str) -> bool:
         """Whether ``answer`` is accepted where ``expected`` is right."""
         if self.number is None:
-            return answer.casefold() == expected.casefold()
+            return _choice(answer) == _choice(expected)
         given, wanted = _number(answer), _number(expected)
         assert wanted is not None
         return given is not None and abs(given - wanted) <= self.number.within * abs(wanted)
@@ -77,9 +82,9 @@ def load_questions(path: Path, shown: str) -> Mapping[str, Question]:
     file = read(path, shown, "the topic's short questions")
     questions = file.fit(_QuestionsFile).questions
     problems: list[Problem] = [
-        (("questions", name), "must be a name such as forget_bias")
+        (("questions", name), "must be a name such as forget_bias, in lower case")
         for name in questions
-        if not is_identifier(name)
+        if not is_identifier(name) or name != name.lower()
     ]
     if problems:
         raise file.error(problems)
@@ -104,30 +109,41 @@ def load_answers(path: Path, shown: str, questions: Mapping[str, Question]) -> M
 def parse_answers(text: str) -> tuple[dict[str, str], str]:
     """The answers in the text of an answers.yaml by name, as text; and what is wrong with it.
 
-    Never raises: the text is a student's.
+    Never raises: the text is a student's. Where it is not YAML, the lines that are still count.
     """
     if len(text) > _MOST_TEXT:
         return {}, f"{ANSWERS_FILE} is far too long; a line for each question is enough"
     try:
-        data: Any = yaml.load(text, Loader=yaml.BaseLoader)  # text only: no types, no objects
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        said = error.problem or "it cannot be read"
-        return {}, (
-            f"{ANSWERS_FILE} is not YAML{line}: {said}. Write 'name: answer', one a line. "
-            "Is a space missing after a colon, there or above?"
-        )
+        node = yaml.compose(
+            text, Loader=yaml.BaseLoader
+        )  # nothing is made of it: no types, no objects
     except (yaml.YAMLError, ValueError, RecursionError):
-        return {}, f"{ANSWERS_FILE} is not YAML. Write 'name: answer', one a line"
-    if data in (None, ""):
-        return {}, ""
-    if not isinstance(data, dict):
-        return {}, f"{ANSWERS_FILE} holds no names. Write 'name: answer', one a line"
-    return {
-        str(name): value.strip()
-        for name, value in data.items()
-        if isinstance(value, str) and value.strip()
-    }, ""
+        pairs = _LINE.findall(text)
+        if not pairs:
+            return {}, f"{ANSWERS_FILE} is not YAML. Write 'name: answer', one a line"
+    else:
+        if node is None:
+            return {}, ""
+        if not isinstance(node, yaml.MappingNode):
+            return {}, f"{ANSWERS_FILE} holds no names. Write 'name: answer', one a line"
+        pairs = [(str(key.value), _shown(value, text)) for key, value in node.value]
+    answers: dict[str, str] = {}
+    for name, answer in pairs:
+        key, answer = name.strip().casefold(), answer.strip()
+        if answer:  # of two that differ neither is meant
+            known = answers.get(key, answer)
+            answers[key] = answer if known == answer else f"{known} and {answer}"
+    return answers, ""
+
+
+_LINE = re.compile(r"^[ \t]*(\w+)[ \t]*:[ \t]*([^#\n]*)", re.MULTILINE)
+
+
+def _shown(node: yaml.Node, text: str) -> str:
+    """An answer as it stands in the text, without quotes."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    return text[node.start_mark.index : node.end_mark.index][:100]
 
 
 def mark(name: str, question: Question, answers: Mapping[str, str], expected: str) -> str:
@@ -153,6 +169,11 @@ def blank_answers(questions: Mapping[str, Question]) -> str:
             lines.append(f"# one of {', '.join(question.choices)}")
         lines += [f"{name}:", ""]
     return "\n".join(lines)
+
+
+def _choice(text: str) -> str:
+    """A choice without what people put around it: (B) is b."""
+    return text.strip("()[]. \t").casefold()
 
 
 def _number(text: str) -> float | None:

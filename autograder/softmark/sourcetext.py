@@ -62,6 +62,14 @@ def python_text(name: str, data: bytes) -> str:
     return _checked(name, text)
 
 
+def plain_text(name: str, data: bytes) -> str:
+    """Text that is no program, from any common editor: what cannot be decoded is replaced."""
+    _check_size(name, len(data), MAX_SOURCE)
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    return _checked(name, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
 def _checked(name: str, text: str) -> str:
     """``text``, which can be a source file and says something."""
     _check_size(name, len(text.encode(errors="surrogatepass")), MAX_SOURCE)

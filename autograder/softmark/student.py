@@ -38,7 +38,8 @@ def find_topic_folder(topic: str | None, start: Path) -> Path:
     known = sorted(path.parent.name for path in start.glob(f"*/{TOPIC_FILE}"))
     if known:
         near = suggestion(topic, known) if topic else ""
-        raise CourseError(f"say which topic: {', '.join(known)}{near}")
+        asked = f"there is no assignment in {topic}; " if topic else ""
+        raise CourseError(f"{asked}say which folder: {', '.join(known)}{near}")
     raise CourseError(
         f"no {TOPIC_FILE} in {folder}; go to the folder of a topic, the one with handout.md"
     )

@@ -72,6 +72,10 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
         result = results[f"mistake {id}"]
         problems = (*_loses_exactly(result, mistake.loses), *_foreign_hints(result, {id}))
         yield Check(id, problems, _hints(result, id))
+    unlost = [id for id in topic.rubric if not any(id in m.loses for m in mistakes.values())]
+    bare = tuple(f"no known mistake loses {id}" for id in unlost if not id.startswith(QUESTIONS))
+    if mistakes:
+        yield Check("every rubric item is lost by a known mistake", bare)
     if pairs:
         problems = tuple(
             problem

@@ -25,7 +25,12 @@ AXES = {
 }
 BLOCKS = {"W": {1: ("f", "i", "c", "o")}, "b": {0: ("f", "i", "c", "o")}}
 # Where the operators that are matrix products have their left factor; its last axis is summed over.
-PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
+PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "vdot": 0, "matmul": 0, "linear": 0}
+PRODUCTS |= {"addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1, "_addmm_activation": 1}
+# These sum over what their second argument, the weights, holds for one output.
+CONVOLUTIONS = {"convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d"}
+# And these over some axis of what they are given, such as a product that was made by broadcasting.
+SUMS = {"sum", "nansum", "mean", "cumsum", "_trilinear", "einsum"}
 
 
 def inputs(draw, N, T, D, H):
@@ -42,23 +47,26 @@ def behind(draw, x, mask):
     return np.where(mask[..., None], x, other)
 
 
-def there_and_back(run, draw, given, *mask):
-    """One batch forward, and back from random gradients at every h and at c_last."""
-    x, h0, c0, W, b = (
-        run.tensor(name, given[name], axes, BLOCKS.get(name)) for name, axes in AXES.items()
-    )
-    h, c_last = run.call("lstm_forward_torch", {"W": W, "b": b}, x, h0, c0, *mask)
-    run.backward(
-        (h, draw(*given["x"].shape[:2], given["h0"].shape[1])), (c_last, draw(*given["c0"].shape))
-    )
-    for tensor in (x, h0, c0, W, b):
-        run.gradient(tensor)
+def there(run, draw, given, *mask):
+    """One batch forward; what its way back needs: outputs, gradients that reach them, and tensors."""
+    tensors = [run.tensor(name, given[name], axes, BLOCKS.get(name)) for name, axes in AXES.items()]
+    x, h0, c0, W, b = tensors
+    outputs = run.call("lstm_forward_torch", {"W": W, "b": b}, x, h0, c0, *mask)
+    N, H = given["c0"].shape
+    return outputs, (draw(N, given["x"].shape[1], H), draw(N, H)), tensors
+
+
+def back(run, batches):
+    """Every batch back, after all of them went forward: a gradient that fails is not their fault."""
+    for outputs, gradients, tensors in batches:
+        run.backward(*zip(outputs, gradients, strict=True))
+        for tensor in tensors:
+            run.gradient(tensor)
 
 
 def sequences(run, draw):
-    """Random batches from random states, without a mask."""
-    for sizes in SIZES:
-        there_and_back(run, draw, inputs(draw, *sizes))
+    """Random batches from random states, without a mask; back from random gradients at every output."""
+    back(run, [there(run, draw, inputs(draw, *sizes)) for sizes in SIZES])
     return run
 
 
@@ -90,17 +98,19 @@ def test_masks(twin, agree, draw):
     run = twin()
     masks = [(sizes, np.array([[c == "1" for c in row] for row in rows])) for sizes, rows in MASKS]
     masks.append(((5, 4), draw.rng.random((6, 7)) < 0.6))
+    batches = []
     for (D, H), mask in masks:
         given = inputs(draw, *mask.shape, D, H)
         given["x"] = behind(draw, given["x"], mask)
-        there_and_back(run, draw, given, mask)
+        batches.append(there(run, draw, given, mask))
+    back(run, batches)
     agree(run)
 
 
 @item("twin.products", depends="twin.forward", requires="twin.forward", claim=True)
-def test_input_projections_are_made_at_once(twin, student, draw):
-    """As many products with x for 9 steps as for 3."""
-    D, H = 5, 3
+def test_input_projections_are_made_at_once(twin, agree, student, draw):
+    """As many sums over the inputs for 9 steps as for 3, by a submission whose values are right."""
+    D, H = 17, 3  # D beyond all that a step may put beside h: a column of ones, c, gates
     counts = []
     for T in (3, 9):
         run = twin()
@@ -108,16 +118,22 @@ def test_input_projections_are_made_at_once(twin, student, draw):
         given = inputs(draw, 2, T, D, H)
         params = {name: given[name] for name in ("W", "b")}
         run.call("lstm_forward_torch", params, given["x"], given["h0"], given["c0"])
-        counts.append(sum(contracted(op) not in (None, H) for op in student(run).operators))
+        agree(run)
+        operators = student(run).operators
+        counts.append(sum(sums_over(operator, D) for operator in operators))
     few, many = counts
-    assert few, "No matrix product with x was seen: make the input projections with one, such as @."
+    assert few, "No product of x with its weights was seen: make one, such as @, for all steps."
     assert many <= few, (
-        f"lstm_forward_torch makes {few} matrix products that are not over the units of h for "
-        f"T = 3, and {many} for T = 9. No more than {few} are due: x of all steps can meet W at once."
+        f"lstm_forward_torch multiplies x by its weights {few} times for T = 3, and {many} times for "
+        f"T = 9. No more than {few} are due: x of all steps can meet W at once."
     )
 
 
-def contracted(operator):
-    """What a matrix product sums over; None for another operator."""
-    name = operator.name.removeprefix("aten.").split(".")[0].removesuffix("_")
-    return operator.shapes[PRODUCTS[name]][-1] if name in PRODUCTS else None
+def sums_over(operator, D):
+    """Whether it is a product that sums over ``D`` numbers or more, or a sum that may be half of one."""
+    name = operator.name.removeprefix("aten.").removesuffix("_")
+    if name in PRODUCTS:
+        return operator.shapes[PRODUCTS[name]][-1] >= D
+    if name in CONVOLUTIONS:  # (out, in, *window)
+        return int(np.prod(operator.shapes[1][1:])) >= D
+    return name in SUMS and any(D in shape[-3:] for shape in operator.shapes)

@@ -211,7 +211,7 @@ def carousel_gradient(forget_gates, k, t):
     ValueError
         Naming ``k``, if k > t: a later state does not act on an earlier one.
 
-    Hochreiter & Schmidhuber (1997) call it the constant error carousel: there f is 1.
+    Hochreiter & Schmidhuber (1997), who call it the constant error carousel.
     """
     if k > t:
         raise ValueError(f"k must not be after t, and k = {k} is after t = {t}")

@@ -24,18 +24,18 @@ SLACK_KB = 3_000
 
 # What each submission does, and what must become of it: edits of the reference, at most this score.
 WAYS = {
-    "right": ("", "", 100),
-    "wrong_bias": ("b[:H] = forget_bias", "b[H : 2 * H] = forget_bias", 97),
-    "wrong_sigmoid": ("np.exp(-np.abs(z))", "np.exp(np.abs(z))", 50),
-    "loops": ("def zero_grad(self):", "def zero_grad(self):\n        while True: pass", 97),
-    "exits": ("def zero_grad(self):", "def zero_grad(self):\n        os._exit(0)", 97),
-    "aborts": ("def zero_grad(self):", "def zero_grad(self):\n        os.abort()", 97),
-    "forks": ("import numpy as np", "import numpy as np\nif os.fork() == 0: time.sleep(600)", 100),
+    "right": ("", "", 105),
+    "wrong_bias": ("b[:H] = forget_bias", "b[H : 2 * H] = forget_bias", 102),
+    "wrong_sigmoid": ("np.exp(-np.abs(z))", "np.exp(np.abs(z))", 60),
+    "loops": ("def zero_grad(self):", "def zero_grad(self):\n        while True: pass", 105),
+    "exits": ("def zero_grad(self):", "def zero_grad(self):\n        os._exit(0)", 105),
+    "aborts": ("def zero_grad(self):", "def zero_grad(self):\n        os.abort()", 105),
+    "forks": ("import numpy as np", "import numpy as np\nif os.fork() == 0: time.sleep(600)", 105),
     "threads": (
         "import numpy as np",
         "import numpy as np\n"
         "for _ in range(4): threading.Thread(target=time.sleep, args=[600], daemon=True).start()",
-        100,
+        105,
     ),
     "litters": (
         "import numpy as np",
@@ -44,7 +44,7 @@ WAYS = {
         "    try: open(f'{place}/litter-{os.getpid()}', 'w').write('x' * 100_000)\n"
         "    except OSError: pass\n"
         "print('x' * 1_000_000)",
-        100,
+        105,
     ),
     "not_python": ("import numpy as np", "import numpy as", 0),
 }
@@ -84,7 +84,7 @@ def test_nothing_is_left_behind(course, tmp_path, monkeypatch, capsys):
             assert result.score is not None, f"{submission.id}: {result.items}"
             assert result.score <= most, submission.id
             if submission.id in ("right", "threads", "litters"):
-                assert result.score == 100, f"{submission.id}: {result}"
+                assert result.score == 105, f"{submission.id}: {result}"
         after = traces_of(session.pid, temporary)
     with capsys.disabled():
         for name, value in before.items():

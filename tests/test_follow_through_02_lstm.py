@@ -27,12 +27,23 @@ MISTAKES = {
 }
 SHARE = 0.6
 
+STEP = [f"step.backward.{name}" for name in ("dc_prev", "db", "dW", "dx", "dh_prev")]
 FORWARD = ["sequence.forward.h", "sequence.forward.c_last"]
 BACKWARD = [f"sequence.backward.{name}" for name in ("dx", "dh0", "dc0", "dW", "db")]
 MASK_FORWARD = ["mask.forward.h", "mask.forward.c_last"]
 MASK_BACKWARD = [f"mask.backward.{name}" for name in ("dx", "state", "params")]
 AFTERWARDS = ["sequence.accumulate", "robust.inputs", "robust.dtype", "robust.saturated"]
-EVERYTHING = {*FORWARD, *BACKWARD, *MASK_FORWARD, *MASK_BACKWARD, *AFTERWARDS, "mask.padding"}
+OF_ITSELF = ["step.caches", "step.accumulate"]
+EVERYTHING = {
+    *STEP,
+    *OF_ITSELF,
+    *FORWARD,
+    *BACKWARD,
+    *MASK_FORWARD,
+    *MASK_BACKWARD,
+    *AFTERWARDS,
+    "mask.padding",
+}
 
 # Put behind the reference, whose lstm_forward and lstm_backward stay: they are consistent with any cell.
 # With each: the items that it may earn all the same.
@@ -130,11 +141,80 @@ def backward(self, dh, dc, cache):
 }
 
 
-# A wrong gradient of the cell, another one, and a wrong step forward: what each may keep a share of.
+# Steps that are alive and wrong, and whose gradients are wrong given them; and steps with exact
+# gradients that are nothing like an LSTM's: none earns a share of a gradient of one step.
+UNFIT_STEPS = {
+    "wrong_and_gives_zeros": """
+def forward(self, x, h_prev, c_prev):
+    h, c, cache = right_forward(self, x, h_prev, c_prev)
+    return 2 * h, c, cache
+
+
+def backward(self, dh, dc, cache):
+    return np.zeros_like(cache[0][:, : -dh.shape[1]]), np.zeros_like(dh), np.zeros_like(dc)
+""",
+    "a_little_wrong": """
+def forward(self, x, h_prev, c_prev):
+    h, c, cache = right_forward(self, x, h_prev, c_prev)
+    return 1.01 * h, c, cache
+
+
+def backward(self, dh, dc, cache):
+    return right_backward(self, 1.0101 * dh, dc, cache)
+""",
+    "the_same_for_all_samples": """
+def alike(a):
+    return np.broadcast_to(a.mean(axis=0), a.shape)
+
+
+def forward(self, x, h_prev, c_prev):
+    return right_forward(self, alike(x), alike(h_prev), alike(c_prev))
+
+
+def backward(self, dh, dc, cache):
+    return tuple(alike(gradient) for gradient in right_backward(self, dh, dc, cache))
+""",
+    "linear": """
+def forward(self, x, h_prev, c_prev):
+    a = x @ self.params["W"][: x.shape[1]] + h_prev @ self.params["W"][x.shape[1] :]
+    f, i, g, o = np.split(a + self.params["b"], 4, axis=1)
+    return f + i + h_prev, g + o + c_prev, np.concatenate([x, h_prev], axis=1)
+
+
+def backward(self, dh, dc, cache):
+    da, D = np.concatenate([dh, dh, dc, dc], axis=1), cache.shape[1] - dh.shape[1]
+    self.grads["W"] += cache.T @ da
+    self.grads["b"] += da.sum(axis=0)
+    dxh = da @ self.params["W"].T
+    return dxh[:, :D], dxh[:, D:] + dh, dc
+""",
+    "without_gates": """
+def forward(self, x, h_prev, c_prev):
+    H, xh = h_prev.shape[1], np.concatenate([x, h_prev], axis=1)
+    h = np.tanh(xh @ self.params["W"][:, :H] + self.params["b"][:H] + c_prev)
+    return h, h + c_prev, (xh, h)
+
+
+def backward(self, dh, dc, cache):
+    (xh, h), H = cache, dh.shape[1]
+    da = (dh + dc) * (1 - h**2)
+    self.grads["W"][:, :H] += xh.T @ da
+    self.grads["b"][:H] += da.sum(axis=0)
+    dxh = da @ self.params["W"][:, :H].T
+    return dxh[:, :-H], dxh[:, -H:], da + dc
+""",
+}
+
+
+# A wrong gradient of the cell, another one, and wrong steps forward: what each may keep a share of.
 EXAMPLES = {
     "dc_from_next_step_dropped": {*BACKWARD, *MASK_BACKWARD},
     "output_gate_gets_c": {*BACKWARD, *MASK_BACKWARD},
-    "h_before_x": {*FORWARD, *BACKWARD, *MASK_FORWARD, *MASK_BACKWARD, *AFTERWARDS},
+    # dx and dh_prev stay where they were, which is wrong given such a forward too
+    "h_before_x": {*STEP[:3], *FORWARD, *BACKWARD, *MASK_FORWARD, *MASK_BACKWARD, *AFTERWARDS},
+    "forget_bias_in_every_forward": {
+        *(*STEP, *FORWARD, *BACKWARD, *MASK_FORWARD, *MASK_BACKWARD, *AFTERWARDS)
+    },
 }
 # What is wrong by itself, with the items that earn no share.
 WRONG = {
@@ -160,14 +240,17 @@ def grade(sources: Mapping[str, str]) -> dict[str, Result]:
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
-    sources = {"reference": REFERENCE, **{name: MISTAKES[name] for name in (*EXAMPLES, *WRONG)}}
+    sources = {"reference": REFERENCE}
+    sources |= {name: MISTAKES[name] for name in (*EXAMPLES, *WRONG, "h_without_tanh")}
     sources["wrong_twice"] = MISTAKES["output_gate_gets_c"].replace(
         "dh[:, t] + dh_next", "dh[:, t]"
     )
     assert sources["wrong_twice"] != MISTAKES["output_gate_gets_c"]
-    for name, (cell, _) in CONSISTENT.items():
+    cells = UNFIT_STEPS | {name: cell for name, (cell, _) in CONSISTENT.items()}
+    for name, cell in cells.items():
+        take = "\n\nright_forward, right_backward = LSTMCell.forward, LSTMCell.backward\n\n"
         put = "\n\nLSTMCell.forward, LSTMCell.backward = forward, backward\n"
-        sources[name] = REFERENCE + "\n\n" + cell + put
+        sources[name] = REFERENCE + take + cell + put
     return grade(sources)
 
 
@@ -186,6 +269,17 @@ def test_what_only_agrees_with_itself_earns_nothing(results: dict[str, Result], 
     assert not {id for id in EVERYTHING - right if points[id]}, name
     assert with_status(results[name], "partial") <= right
     assert not with_status(results[name], "error")
+
+
+@pytest.mark.parametrize("name", UNFIT_STEPS)
+def test_a_step_that_is_no_lstms_earns_no_share(results: dict[str, Result], name: str) -> None:
+    assert set(STEP) <= with_status(results[name], "failed")
+    assert not with_status(results[name], "error")
+
+
+@pytest.mark.parametrize("name", ["h_before_x", "h_without_tanh"])
+def test_a_wrong_forward_costs_no_bookkeeping(results: dict[str, Result], name: str) -> None:
+    assert {*OF_ITSELF} <= with_status(results[name], "passed")
 
 
 def test_the_reference_needs_no_follow_through(results: dict[str, Result]) -> None:

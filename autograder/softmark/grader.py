@@ -82,6 +82,7 @@ class Grader:
         self._of_twin = [test for test in self.tests if test in uses_twin]
         self._of_main = [test for test in self.tests if test not in uses_twin]
         self._twin_proven = not self._of_twin
+        self._failed: dict[pytest.Item, int] = {}  # when, by quick grading
         self._prove(self._of_main)
 
     def _prove(self, tests: Sequence[pytest.Item]) -> None:
@@ -197,7 +198,9 @@ class Grader:
         twin, reference = self.bench.topic.twin, self.bench.reference_files
         changed = {name for name, text in reference.items() if files.get(name) != text}
         of_twin = self._of_twin if twin and twin.file in changed else []
-        return [*(self._of_main if changed - {twin.file if twin else ""} else []), *of_twin]
+        of_main = self._of_main if changed - {twin.file if twin else ""} else []
+        # mutants of one function come one after another: what noticed the last may notice this one
+        return sorted([*of_main, *of_twin], key=lambda test: -self._failed.get(test, 0))
 
     def _run(self, tests: Sequence[pytest.Item], quick: bool = False) -> dict[str, Outcome]:
         """Run tests on the submission of the moment; ``quick``: up to the first that fails."""
@@ -217,6 +220,7 @@ class Grader:
             if not outcome.stopped:
                 self._run_test(test, tests[number + 1 : number + 2], outcome, brief)
             if quick and (outcome.failures or outcome.fault):
+                self._failed[test] = 1 + max(self._failed.values(), default=0)
                 break
         return outcomes
 

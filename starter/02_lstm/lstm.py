@@ -165,6 +165,6 @@ def carousel_gradient(forget_gates, k, t):
     ValueError
         Naming ``k``, if k > t: a later state does not act on an earlier one.
 
-    Hochreiter & Schmidhuber (1997) call it the constant error carousel: there f is 1.
+    Hochreiter & Schmidhuber (1997), who call it the constant error carousel.
     """
     raise NotImplementedError("carousel_gradient")

@@ -1,13 +1,13 @@
 """What is kept between calls: caches belong to a step, gradients add up.
 
-These compare a submission's numbers with each other, so a wrong gradient is not counted again.
+These compare a submission's numbers with each other, so a wrong gradient is not counted again. What
+does not answer to its inputs agrees with itself too, and earns nothing.
 """
 
 import numpy as np
 from softmark.plugin import item
 from softmark.script import Rng
 
-# Numbers that agree with each other are worth something to those who compute the right ones.
 FORWARD = ("step.forward.h", "step.forward.c")
 
 
@@ -23,7 +23,7 @@ def same(first, second):
     return np.allclose(first, second, 1e-10, 1e-12)
 
 
-@item("step.caches", depends="cell.params", requires=FORWARD)
+@item("step.caches", depends="cell.params")
 def test_caches_in_any_order_and_twice(script, student, draw):
     """Handed back late, in another order or twice, a cache gives the gradients of its own step."""
     run = script()
@@ -33,9 +33,11 @@ def test_caches_in_any_order_and_twice(script, student, draw):
     second = cell.backward(dh, dc, caches[1])
     first = cell.backward(dh, dc, caches[0])
     again = cell.backward(dh, dc, caches[0])
+    other = cell.backward(dh + 1, dc, caches[0])
     trace = student(run)
-    for name, *handles in zip(("dx", "dh_prev", "dc_prev"), first, again, second, strict=True):
-        a, b, c = (trace[handle] for handle in handles)
+    names = ("dx", "dh_prev", "dc_prev")
+    for name, *handles in zip(names, first, again, second, other, strict=True):
+        a, b, c, d = (trace[handle] for handle in handles)
         assert same(a, b), (
             f"{name} changes when the same cache is handed back a second time: "
             "backward must leave its cache as it was."
@@ -44,21 +46,24 @@ def test_caches_in_any_order_and_twice(script, student, draw):
             f"{name} is the same for the caches of two different steps: backward must use the "
             "cache it is given, not what the last forward left on the cell."
         )
+        assert not same(a, d), f"{name} is the same for another dh."
 
 
-@item("step.accumulate", depends="cell.params", requires=FORWARD)
+@item("step.accumulate", depends="cell.params")
 def test_step_gradients_add_up(script, student, draw):
     """A second backward adds to grads, zero_grad clears them, another cell has its own."""
     run = script()
     cell, other = new_cell(run, draw), new_cell(run, draw)
     steps = [(draw(3, 5), draw(3, 4), draw(3, 4), draw(3, 4), draw(3, 4)) for _ in range(3)]
+    x, h, c, dh, dc = steps[0]
+    others = {"x": (x + 1, h, c, dh, dc), "dh": (x, h, c, dh + 1, dc)}
 
     def backward(x, h, c, dh, dc):
         _, _, cache = cell.forward(x, h, c)
         cell.backward(dh, dc, cache)
 
     alone = []
-    for step in steps:
+    for step in (*steps, *others.values()):
         cell.zero_grad()
         backward(*step)
         alone.append(run.read(cell.grads))
@@ -70,8 +75,12 @@ def test_step_gradients_add_up(script, student, draw):
     cleared, untouched = run.read(cell.grads), run.read(other.grads)
     trace = student(run)
     for key in ("W", "b"):
-        parts = [trace[read][key] for read in alone]
+        parts = [trace[read][key] for read in alone[: len(steps)]]
         assert all(np.any(part) for part in parts), f'grads["{key}"] is still zero after backward.'
+        for name, read in zip(others, alone[len(steps) :], strict=True):
+            assert not same(parts[0], trace[read][key]), (
+                f'grads["{key}"] is the same for another {name}.'
+            )
         assert same(trace[together][key], sum(parts)), (
             f'grads["{key}"] after three backward calls is not the sum of the three: '
             "backward must add to grads, not replace them."

@@ -1,9 +1,10 @@
-"""Sequences and masks given the student's own step: right in themselves, and wrong as the step is.
+"""What is right given the student's own step: gradients of a wrong step, sequences and masks.
 
 Asked only where something before them is wrong. The submission makes the same numbers twice: by
-lstm_forward and lstm_backward, and by its cell, one step after the other. They must agree, and they
-must be alive: the far end of the sequence must answer to what is changed at this one. Zeros, constants
-and functions that ignore what they are given agree with themselves too, and earn nothing.
+backward, and by differences of its own forward; by lstm_forward and lstm_backward, and by its cell, one
+step after the other. They must agree, and they must be alive: one step must answer to all it is made of,
+the far end of a sequence to what is changed at this one. Zeros, constants and functions that ignore what
+they are given agree with themselves too, and earn nothing.
 """
 
 import numpy as np
@@ -30,7 +31,8 @@ def parts(mask):
 
 def new_cell(run, params):
     """A cell with these parameters, and gradients of their shapes whatever __init__ made."""
-    cell = run.new("LSTMCell", D, H, Rng(0), params=params)
+    rows, columns = params["W"].shape
+    cell = run.new("LSTMCell", rows - columns // 4, columns // 4, Rng(0), params=params)
     cell.zero_grad()
     return cell
 
@@ -97,6 +99,124 @@ def assert_follows(whole, stepped, changed):
     assert np.isfinite(whole).all()
     assert near(whole, stepped)
     assert not any(near(one, other) for one, other in changed)
+
+
+# ---- one step backward ---------------------------------------------------------------------------
+
+STEP_SIZES = [(3, 5, 4), (4, 2, 3)]  # (N, D, H)
+EPS = 1e-5
+# Each gradient and what it belongs to.
+OF = {"dx": "x", "dh_prev": "h_prev", "dc_prev": "c_prev", "dW": "W", "db": "b"}
+
+
+def directions(draw, given, D, H):
+    """Random directions of length 1 by name: one of each input, one of each block of W and b.
+
+    Of W in the rows of x and in those of h_prev.
+    """
+    blocks = [slice(k * H, (k + 1) * H) for k in range(4)]
+    places = {name: [...] for name in ("x", "h_prev", "c_prev")}
+    places["W"] = [(rows, block) for rows in (slice(D), slice(D, None)) for block in blocks]
+    places["b"] = blocks
+    found = {}
+    for name, parts_of_it in places.items():
+        found[name] = []
+        for place in parts_of_it:
+            direction = np.zeros_like(given[name])
+            direction[place] = draw(*direction[place].shape)
+            found[name].append(direction / np.linalg.norm(direction))
+    return found
+
+
+def step_forward(run, given):
+    """One step of a new cell, which is returned too."""
+    cell = new_cell(run, {"W": given["W"], "b": given["b"]})
+    return cell, *cell.forward(given["x"], given["h_prev"], given["c_prev"])
+
+
+def step_backward(run, given, dh, dc):
+    """The gradients of one step of a new cell."""
+    cell, _, _, cache = step_forward(run, given)
+    return *cell.backward(dh, dc, cache), run.read(cell.grads)
+
+
+def step(script, student, draw, N, D, H):
+    """One step's outputs, its gradients and those of five other steps, and its slopes.
+
+    The other steps differ in x, h_prev, W, dh or dc. A slope is the derivative of sum(dh * h + dc * c)
+    along a direction, by central differences; beside it stands the direction.
+    """
+    given = {"x": draw(N, D), "h_prev": draw(N, H), "c_prev": draw(N, H)}
+    given |= draw.params("LSTMCell", D, H, Rng(0))
+    dh, dc = draw(N, H), draw(N, H)
+    run = script()
+    _, *outputs, _ = step_forward(run, given)
+    gradients = [
+        step_backward(run, given, dh, dc),
+        step_backward(run, given | {"x": given["x"] + 1}, dh, dc),
+        step_backward(run, given | {"h_prev": given["h_prev"] + 1}, dh, dc),
+        step_backward(run, given | {"W": given["W"] / 2}, dh, dc),
+        step_backward(run, given, dh + 1, dc),
+        step_backward(run, given, dh, dc + 1),
+    ]
+    beside = {
+        name: [
+            (
+                direction,
+                [
+                    step_forward(run, given | {name: given[name] + s * EPS * direction})[1:3]
+                    for s in (1, -1)
+                ],
+            )
+            for direction in of_name
+        ]
+        for name, of_name in directions(draw, given, D, H).items()
+    }
+    trace = student(run)
+
+    def loss(h, c):
+        return (dh * trace[h] + dc * trace[c]).sum()
+
+    slopes = {
+        name: [
+            (direction, (loss(*up) - loss(*down)) / (2 * EPS)) for direction, (up, down) in pairs
+        ]
+        for name, pairs in beside.items()
+    }
+    taken = [
+        dict(
+            zip(OF, (*(trace[g] for g in some), trace[grads]["W"], trace[grads]["b"]), strict=True)
+        )
+        for *some, grads in gradients
+    ]
+    return [trace[output] for output in outputs], taken, slopes
+
+
+def assert_each_alive(slopes):
+    """All are numbers clearly other than 0, which nothing that is ignored has."""
+    largest = max(abs(slope) for slope in slopes)
+    assert np.isfinite(slopes).all() and largest > 1e-4
+    assert all(abs(slope) > 1e-5 * largest for slope in slopes)
+
+
+@item("step.backward.{gradient}", follow_through=True)
+@pytest.mark.parametrize("gradient", OF)
+def test_step_backward(script, student, draw, gradient):
+    """The gradient is the derivative of the student's own forward.
+
+    Whose outputs answer to every input and every block of W, and are not those of another sample. The
+    gradient answers to x, h_prev, W, dh and dc: that of a linear cell would not.
+    """
+    for N, D, H in STEP_SIZES:
+        outputs, (taken, *others), slopes = step(script, student, draw, N, D, H)
+        for name in dict.fromkeys(["x", "h_prev", "c_prev", "W", OF[gradient]]):
+            assert_each_alive([slope for _, slope in slopes[name]])
+        assert not any(near(output[0], output[1]) for output in outputs)
+        own = slopes[OF[gradient]]
+        scale = max(abs(slope) for _, slope in own)
+        for direction, slope in own:
+            assert abs((taken[gradient] * direction).sum() - slope) < 1e-6 * scale
+        assert not any(near(taken[gradient], other[gradient]) for other in others)
 
 
 # ---- forward -------------------------------------------------------------------------------------

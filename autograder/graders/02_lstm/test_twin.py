@@ -136,4 +136,4 @@ def sums_over(operator, D):
         return operator.shapes[PRODUCTS[name]][-1] >= D
     if name in CONVOLUTIONS:  # (out, in, *window)
         return int(np.prod(operator.shapes[1][1:])) >= D
-    return name in SUMS and any(D in shape[-3:] for shape in operator.shapes)
+    return name in SUMS and any(max(shape[-3:], default=0) >= D for shape in operator.shapes)

@@ -22,7 +22,7 @@ from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
-_NO_TORCH = "PyTorch is not installed where this was graded: pip install 'softmark[torch]', then grade again"
+_NO_TORCH = "PyTorch is not installed here: pip install 'softmark[torch]', then grade again"
 
 
 class GraderFault(Exception):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from pathlib import Path
 
 import pytest
-from softmark.course import Policy
-from softmark.policy import Violation, scan, watch
+from softmark.course import Policy, Topic, Twin, load_topic
+from softmark.policy import Violation, scan, scan_topic, watch
 
 POLICY = Policy(
     forbid={
@@ -60,6 +62,14 @@ FORBIDDEN = {
         "numpy.linalg.solve",
         4,
     ),
+    "joined name": ("import torch\ngetattr(torch.nn, 'R' + 'N' + 'N')", "torch.nn.RNN"),
+    "formatted name": ("import torch\ngetattr(torch.nn, f'R{\"NN\"}')", "torch.nn.RNN"),
+    "adjacent names": ("import torch\ngetattr(torch.nn, 'R' f'N' 'N')", "torch.nn.RNN"),
+    "name of a list": ("import torch\ngetattr(torch.nn, ''.join(['RN', '', 'N']))", "torch.nn.RNN"),
+    "joined module": ("import importlib as i\ni.import_module('sci' + 'py')", "scipy"),
+    "dictionary": ("import torch\ntorch.nn.__dict__['R' + 'NN'](3, 4)", "torch.nn.RNN"),
+    "dictionary get": ("import torch\ntorch.nn.__dict__.get('RNN')(3, 4)", "torch.nn.RNN"),
+    "vars": ("import torch\nvars(torch.nn)['RNN'](3, 4)", "torch.nn.RNN"),
     "decorator": ("import torch\n@torch.nn.RNN\nclass C: pass", "torch.nn.RNN"),
 }
 
@@ -82,6 +92,8 @@ INNOCENT = {
     "own file": "from .scipy import x\nfrom . import scipy\nscipy.x",
     "text": "'''Do not use scipy or torch.nn.RNN.'''\nx = 'scipy'  # scipy",
     "getattr of own": "getattr(object(), 'scipy')",
+    "dictionary of own": "class C: pass\nC.__dict__['scipy'], vars(C)['scipy'], {}['scipy']",
+    "parts of a name": "import torch\ngetattr(torch.nn, ' '.join(['R', 'NN'])), 'sci' + 'py'",
     "unknown name": "import numpy as np\nname = input()\ngetattr(np.linalg, name)",
 }
 
@@ -135,6 +147,126 @@ FLAGS = {
         "reaches for f_back",
     ],
 }
+
+
+COMPUTED = {
+    "import torch; getattr(torch, name)": ["looks something up in torch by a computed name"],
+    "import torch; getattr(torch, '_' + name, None)": [
+        "looks something up in torch by a computed name"
+    ],
+    "from torch import nn; f = getattr\nf(nn, *names)": [
+        "looks something up in torch.nn by a computed name"
+    ],
+    "import torch as t; t.nn.__dict__[name[::-1]]": [
+        "looks something up in torch.nn by a computed name"
+    ],
+    "import torch; torch.__dict__.get(name)": ["looks something up in torch by a computed name"],
+    "import torch; vars(torch)[name]": [
+        "uses vars()",
+        "looks something up in torch by a computed name",
+    ],
+    "import importlib; importlib.import_module(name)": [
+        "imports importlib",
+        "imports something by a computed name",
+    ],
+    "__import__(name)": ["uses __import__()", "imports something by a computed name"],
+    "import torch, numpy\ngetattr(torch, a), getattr(numpy, b)": [
+        "looks something up in torch by a computed name"
+    ],
+    "import torch\ngetattr(torch, a)\ngetattr(torch, b)": [
+        "looks something up in torch by a computed name"
+    ],
+    "import torch; getattr(torch, 'tanh'), getattr(torch, 'si' + 'n'), torch.__dict__['cos']": [],
+    "import torch\nx = torch.zeros(2)\ngetattr(x, name), x[name], torch.nn.init[name]": [],
+    "class C: pass\ngetattr(C(), name), C.__dict__[name], getattr(str, name), {}[name]": [],
+}
+
+
+@pytest.mark.parametrize("source", COMPUTED)
+def test_a_name_that_is_computed_is_flagged_where_a_module_is_looked_into(source):
+    flags = watch({"lstm.py": source})
+    assert sorted(flag.split(" ", 1)[1] for flag in flags) == sorted(COMPUTED[source])
+
+
+TOPIC = Topic(
+    id="02_lstm",
+    folder=Path("02_lstm"),
+    title="LSTM",
+    hours=1,
+    files=("lstm.py", "tools.py", "lstm_torch.py"),
+    rubric={},
+    calls={},
+    policy=Policy(forbid={"torch": "NumPy is enough"}),
+    twin=Twin("lstm_torch.py", {}, {"torch.nn.LSTM": "write it yourself"}),
+)
+ALONE = "this file is run by itself; copy what it needs into it"
+
+
+@pytest.mark.parametrize(
+    "line, name",
+    {
+        "from lstm import sigmoid": "lstm",
+        "import lstm as mine": "lstm",
+        "from tools import *": "tools",
+        "def f(): import tools": "tools",
+        "__import__('importlib').import_module('lstm')": "lstm",
+    }.items(),
+)
+def test_a_twin_may_not_import_the_other_files(line, name):
+    files = {"lstm.py": "import tools", "tools.py": "x = 1", "lstm_torch.py": f"x = 1\n{line}"}
+    assert scan_topic(files, TOPIC) == [Violation(name, "lstm_torch.py", 2, ALONE)]
+    # only a twin is run by itself
+    assert scan_topic(files, dataclasses.replace(TOPIC, twin=None)) == []
+
+
+def test_a_twin_has_rules_of_its_own():
+    files = {
+        "lstm.py": "import lstm_torch",
+        "lstm_torch.py": "import torch\ndef lstm(tools): return tools.lstm\nlstm(1)\ntorch.nn.LSTM",
+    }
+    assert scan_topic(files, TOPIC) == [
+        Violation("torch.nn.LSTM", "lstm_torch.py", 4, "write it yourself")
+    ]
+    swapped = {"lstm.py": files["lstm_torch.py"], "lstm_torch.py": files["lstm.py"]}
+    assert [(v.name, v.file) for v in scan_topic(swapped, TOPIC)] == [("torch", "lstm.py")] * 2
+
+
+ROADS = {
+    "import torch\nC = getattr(torch, '_' + 'C')": "torch._C",
+    "import torch\nC = torch.__dict__['_' + 'C']": "torch._C",
+    "import torch\nfrom torch._decomp import decomposition_table": "torch._decomp",
+    "import torch\nmake = torch.ao.nn.quantizable.LSTMCell": "torch.ao",
+    "import torch\nimport torch._refs as refs": "torch._refs",
+    "import torch\nimport torch._inductor": "torch._inductor",
+    "import torch\nimport torch._dynamo": "torch._dynamo",
+    "import torch\n@torch.compile\ndef f(x): return x": "torch.compile",
+    "import torch\nlayer = torch.mkldnn_rnn_layer": "torch.mkldnn_rnn_layer",
+    "import torch\nfrom lstm import sigmoid": "lstm",
+}
+LSTM = Path(__file__).parents[1] / "assignments" / "02_lstm"
+
+
+@pytest.mark.parametrize("source, name", ROADS.items())
+def test_the_lstm_in_pytorch_may_not_be_pytorch_s_own(source, name):
+    topic = load_topic(LSTM)
+    found = [(v.name, v.line) for v in scan_topic({"lstm_torch.py": source}, topic)]
+    assert found == [(name, 2)]
+
+
+def test_the_lstm_in_pytorch_may_use_the_rest_of_it():
+    source = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.func import vmap
+from torch.nn.utils.rnn import pack_padded_sequence
+class Double(torch.autograd.Function): pass
+class Net(nn.Module):
+    def forward(self, x, lstm):
+        return vmap(F.linear)(torch.einsum("ij->ji", x), nn.GRU(2, 2)) + lstm.tools
+"""
+    assert scan_topic({"lstm_torch.py": source}, load_topic(LSTM)) == []
+    assert watch({"lstm_torch.py": source}) == []
 
 
 @pytest.mark.parametrize("source", FLAGS)

@@ -753,6 +753,126 @@ def test_what_is_not_forbidden_does_not_raise_forbidden(load, trick: str) -> Non
     assert raised is None or raised.type != "Forbidden"
 
 
+ARGUMENTS = """
+C = getattr(torch, "_" + "C")
+D = getattr(torch, "_" + "decomp")
+zeros, x = torch.zeros(1, 2, 3), torch.ones(2, 4, 3)
+weights = [torch.ones(12, 3), torch.ones(12, 3), torch.ones(12), torch.ones(12)]
+args = (x, (zeros, zeros), weights, True, 1, 0.0, False, False, True)
+cell = (x[:, 0], (zeros[0], zeros[0]), *weights)
+def inside(context):
+    with context:
+        return overload(*args)
+overload = C._get_operation_overload("aten::lstm", "input")[0]
+table = {str(operator): operator for operator in D.decomposition_table}
+operator = table["aten.lstm.input"]
+def make(): return {call}
+"""
+OPERATORS = {
+    "an overload": ("torch.lstm", "overload(*args)"),
+    "all overloads": ("torch.lstm", "C._jit_get_operation('aten::lstm')[0](*args)"),
+    "of packed sequences": (
+        "torch.lstm",
+        "C._get_operation_overload('aten::lstm', 'data')[0](x[0], torch.tensor([2, 2]), *args[1:-1])",
+    ),
+    "the functions of C": ("torch.lstm", "C._VariableFunctions.lstm(*args)"),
+    "their class": ("torch.lstm", "type(C._VariableFunctions).__dict__['lstm'](*args)"),
+    "without gradients": ("torch.lstm", "inside(torch.no_grad())"),
+    "in inference": ("torch.lstm", "inside(torch.inference_mode())"),
+    "under autocast": ("torch.lstm", "inside(torch.autocast('cpu'))"),
+    "without values": (
+        "torch.lstm",
+        "overload(x.to('meta'), (zeros.to('meta'),) * 2, [w.to('meta') for w in weights], *args[3:])",
+    ),
+    "over a batch": (
+        "torch.lstm",
+        "torch.func.vmap(lambda x: overload(x, *args[1:])[0])(torch.stack([x, x]))",
+    ),
+    "under grad": (
+        "torch.lstm",
+        "torch.func.grad(lambda x: overload(x, *args[1:])[0].sum())(x)",
+    ),
+    "traced": ("torch.lstm", "torch.jit.trace(lambda x: overload(x, *args[1:])[0], x)(x)"),
+    "written in Python": ("torch.lstm", "D.decomposition_table[operator](*args)"),
+    "its Python kernels": ("torch.lstm", "next(iter(operator.py_kernels.values()))(*args)"),
+    "composed anew": ("torch.lstm", "operator.decompose(*args)"),
+    "the library's module": ("torch.lstm", "torch.nn.LSTM(3, 3, batch_first=True)(x)"),
+    "the cell": ("torch.lstm_cell", "C._VariableFunctions.lstm_cell(*cell)"),
+    "by its operator's name": ("torch.ops.aten.lstm_cell", "C._VariableFunctions.lstm_cell(*cell)"),
+    "another operator": (
+        "torch.nn.functional.scaled_dot_product_attention",
+        "C._get_operation_overload('aten::scaled_dot_product_attention', '')[0](x, x, x)",
+    ),
+    "a method": ("torch.softmax", "x.softmax(-1)"),
+    "what is not composed": ("torch.ops.aten.cumsum", "x.cumsum(0)"),
+}
+
+
+@pytest.mark.parametrize("name, call", OPERATORS.values(), ids=OPERATORS)
+def test_a_forbidden_operator_raises_by_whatever_road(load, name: str, call: str) -> None:
+    source = ARGUMENTS.replace("{call}", call)
+    raised = load(source, name).trace("make").raised
+    assert raised is not None
+    assert (raised.type, raised.message) == ("Forbidden", f"{name} is not to be used here")
+    assert raised.where.startswith("net.py:")
+    if call == "overload(*args)":  # nothing else is what stops them
+        assert load(source).trace("make").raised is None
+
+
+HONEST = """
+from torch import nn
+from torch.nn import functional as F
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return 2 * x
+    @staticmethod
+    def backward(ctx, d): return 2 * d
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project, self.norm = nn.Linear(3, 4), nn.LayerNorm(4)
+        self.cells = nn.ModuleList([nn.GRUCell(4, 4), nn.RNNCell(4, 4)])
+    def forward(self, x):
+        h = self.norm(self.project(x))
+        return self.cells[1](self.cells[0](h))
+def tensor(x):
+    y = torch.einsum("ij,kj->ik", x, x) + F.linear(x, x)
+    y = y + Double.apply(y) + torch.func.vmap(lambda row: row @ x.T)(x)
+    y = F.dropout(torch.tanh(nn.GRU(2, 3)(y)[0] + nn.RNN(2, 3)(y)[0]), 0.5, training=False)
+    y = y + nn.MultiheadAttention(3, 1)(y, y, y)[0] + F.softmax(y, -1)
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    loss = model(y.detach()).square().mean()
+    loss.backward()
+    optimizer.step()
+    return y
+"""
+
+
+def test_what_uses_none_of_it_works_as_before(load) -> None:
+    names = (*FORBID, "torch.lstm_cell", "torch.ops.aten.lstm_cell", "torch.compile", "torch.mm")
+    script = Script(CALLS)
+    x = script.tensor("x", np.arange(6.0).reshape(2, 3) / 6)
+    y = script.call("tensor", x)
+    script.backward((y, np.ones((2, 3))))
+    dx = script.gradient(x)
+    with_, without = (load(HONEST, *forbid).run(script) for forbid in (names, ()))
+    assert with_.raised is without.raised is None
+    for handle in (y, dx):
+        assert with_[handle].tobytes() == without[handle].tobytes()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_forbidden_operators_load_nothing_late_at_any_tier(start, load, tier: str) -> None:
+    source = ARGUMENTS.replace("{call}", "overload(*args)")
+    source = f"import sys\nbefore = set(sys.modules)\n{source}\n"
+    source += "def listing(): return sorted(set(sys.modules) - before)"
+    submission = load(source, *FORBID, "torch.lstm_cell", at=start(tier))
+    raised = submission.trace("make").raised
+    assert raised is not None and raised.type == "Forbidden"
+    assert submission.value("listing") == []
+
+
 def test_what_is_forbidden_raises_on_import_too(zygote: Zygote) -> None:
     worker = zygote.spawn()
     try:

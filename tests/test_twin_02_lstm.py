@@ -5,11 +5,16 @@ the NumPy reference, and gradcheck. Everything agrees to 1e-10 in float64.
 """
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from softmark.batch import Run, grade_submissions
+from softmark.bench import reference_files
+from softmark.course import load_course
+from softmark.intake import Submission
 from torch.nn.utils import rnn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -246,3 +251,114 @@ def test_the_input_projections_of_all_steps_are_made_at_once(forward):
     (few, steps), (many, more_steps) = counted
     assert many == few
     assert more_steps == 4 * steps
+
+
+# ---- how twins are graded ------------------------------------------------------------------------
+
+AT_ONCE = 'x @ W_x + params["b"]'
+A_STEP = "a_x[:, t] + h @ W_h"
+ONE = "torch.ones_like(h[:, :1])"
+# Edits of the reference, and the items of the twin that they lose.
+EDITS = {
+    "right": ([], []),
+    "bias_as_a_row_of_ones": (
+        [
+            (AT_ONCE, "x @ W_x"),
+            (
+                A_STEP,
+                f'a_x[:, t] + torch.cat([h, {ONE}], 1) @ torch.cat([W_h, params["b"][None]])',
+            ),
+        ],
+        [],
+    ),
+    "h_beside_c": (
+        [
+            (
+                A_STEP,
+                "a_x[:, t] + torch.cat([h, c], 1) @ torch.cat([W_h, torch.zeros_like(W_h)])",
+            )
+        ],
+        [],
+    ),
+    "broadcast_at_once": ([(AT_ONCE, '(x[..., None] * W_x).sum(2) + params["b"]')], []),
+    "x_beside_h": (
+        [(A_STEP, 'torch.cat([x[:, t], h], 1) @ params["W"] + params["b"]')],
+        ["twin.products"],
+    ),
+    "broadcast_at_every_step": (
+        [(A_STEP, '(x[:, t, :, None] * W_x).sum(1) + params["b"] + h @ W_h')],
+        ["twin.products"],
+    ),
+    "bilinear_at_every_step": (
+        [
+            (
+                A_STEP,
+                "torch.nn.functional.bilinear(x[:, t], torch.ones_like(x[:, t, :1]), "
+                'W_x.T[:, :, None]) + params["b"] + h @ W_h',
+            )
+        ],
+        ["twin.products"],
+    ),
+    "convolution_at_every_step": (
+        [
+            (
+                A_STEP,
+                "torch.nn.functional.conv1d(x[:, t, :, None], W_x.T[:, :, None])[:, :, 0] "
+                '+ params["b"] + h @ W_h',
+            )
+        ],
+        ["twin.products"],
+    ),
+    "zeros_when_watched": (
+        [
+            (
+                f"a_x = {AT_ONCE}",
+                f"""a_x = {AT_ONCE}
+    if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+        return x.new_zeros(*x.shape[:2], h0.shape[1]), torch.zeros_like(c0)
+    #""",
+            ),
+            ("import torch\n", "import torch\nimport torch.utils._python_dispatch\n"),
+        ],
+        ["twin.products"],
+    ),
+    "h_detached": (
+        [("torch.stack(hs, dim=1), c", "torch.stack(hs, dim=1).detach(), c")],
+        ["twin.backward", "twin.masks"],
+    ),
+    "without_autograd": (
+        [(f"a_x = {AT_ONCE}", f"torch.set_grad_enabled(False)\n    a_x = {AT_ONCE}")],
+        ["twin.backward", "twin.masks"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def lost():
+    """The items of the twin that each edit loses, by name."""
+    course = load_course(Path(__file__).parents[1])
+    topic = course.topic("02_lstm")
+    files = reference_files(course, topic)
+    submissions = []
+    for name, (edits, _) in EDITS.items():
+        source = files["lstm_torch.py"]
+        for old, new in edits:
+            assert source.count(old) == 1, (name, old)
+            source = source.replace(old, new)
+        handed_in = {"lstm.py": files["lstm.py"], "lstm_torch.py": source}
+        submissions.append(Submission(name, handed_in, "ready", "", (), ""))
+    results = grade_submissions(Run(course, topic, seed=3), submissions, workers=1)
+    return {
+        result.student: [
+            item.id
+            for item in result.items
+            if item.id.startswith("twin.") and item.status != "passed"
+        ]
+        for result in results
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
+@pytest.mark.parametrize("name", EDITS)
+def test_a_twin_loses_what_is_wrong_and_nothing_else(lost, name):
+    assert lost[name] == EDITS[name][1]

@@ -55,6 +55,7 @@ _WATCHED_ATTRIBUTES = _words(
 # Modules that others import for themselves, so that typing.sys is sys.
 _FOUND_IN_OTHERS = frozenset(["builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys"])
 # Names multiply and grow where they are made from each other; past this they tell nobody anything.
+_ALONE = "this file is run by itself; copy what it needs into it"
 _UNSCANNED = "it could not be looked through; hand in your code alone"
 _MOST_FLAGS = 30
 _MOST_SOURCE = 2**18  # of a longer text the tree takes hundreds of megabytes
@@ -84,7 +85,7 @@ def scan(files: Mapping[str, str], policy: Policy) -> list[Violation]:
         Violation(name, file, mention.line, reason)
         for file, source in files.items()
         for mention in _mentions(source) or ()
-        if mention.how != "attribute"
+        if mention.how in ("import", "use")
         for name, reason in policy.forbid.items()
         if _within(mention.name, name) or _within(mention.name, f"builtins.{name}")
     }
@@ -92,11 +93,15 @@ def scan(files: Mapping[str, str], policy: Policy) -> list[Violation]:
 
 
 def scan_topic(files: Mapping[str, str], topic: Topic) -> list[Violation]:
-    """The same for all that was handed in: the twin by its own rules, the rest by the policy."""
+    """The same for all that was handed in: the twin by its own rules, the rest by the policy.
+
+    The twin is run without the topic's other files and may not use them.
+    """
     twin = topic.twin.file if topic.twin else ""
     found = scan({name: text for name, text in _python(files) if name != twin}, topic.policy)
     if topic.twin and twin in files:
-        found += scan({twin: files[twin]}, Policy(forbid=topic.twin.forbid))
+        others = {file.removesuffix(".py"): _ALONE for file in topic.files if file != twin}
+        found += scan({twin: files[twin]}, Policy(forbid={**topic.twin.forbid, **others}))
     return found
 
 
@@ -109,7 +114,12 @@ def watch(files: Mapping[str, str]) -> list[str]:
             flags.append(f"{file} is too large or nested too deeply to be scanned")
             continue
         seen: set[str] = set()
+        computed: set[int] = set()
         for mention in sorted(mentions, key=lambda mention: mention.line):
+            if mention.how == "computed":
+                if mention.line in computed:
+                    continue
+                computed.add(mention.line)
             for text in _remarks(mention):
                 if text not in seen:
                     seen.add(text)
@@ -124,17 +134,26 @@ def _python(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Mention:
-    """A dotted name in the source: imported, used, or as an attribute written without its owner."""
+    """A dotted name in the source: imported, used, or as an attribute written without its owner.
+
+    Or what something is looked up in by a name that is computed: "" for the modules there are.
+    """
 
     name: str
     line: int
-    how: str  # "import", "use" or "attribute"
+    how: str  # "import", "use", "attribute" or "computed"
 
 
 def _remarks(mention: _Mention) -> Iterator[str]:
     if mention.how == "attribute":
         if mention.name in _WATCHED_ATTRIBUTES:
             yield f"reaches for {mention.name}"
+        return
+    if mention.how == "computed":
+        if mention.name:
+            yield f"looks something up in {mention.name} by a computed name"
+        else:
+            yield "imports something by a computed name"
         return
     first, *rest = mention.name.split(".")
     if mention.how == "import" and first in _WATCHED_MODULES:
@@ -236,10 +255,18 @@ class _Scope:
             return frozenset(_members(self.resolve(node.value), node.attr))
         if isinstance(node, ast.Call):
             return _few(self._called(node))
-        if isinstance(node, ast.Subscript) and "sys.modules" in self.resolve(node.value):
-            name = _literal(node.slice)
-            return frozenset([name]) if name else frozenset()
+        if isinstance(node, ast.Subscript):
+            return _few(self._looked_up(self.resolve(node.value), node.slice))
         return frozenset()
+
+    def _looked_up(self, dictionaries: Iterable[str], key: ast.expr) -> Iterator[str]:
+        """What is found in sys.modules or the dictionary of a module."""
+        name = _literal(key)
+        for dictionary in dictionaries if name else ():
+            if dictionary == "sys.modules":
+                yield str(name)
+            elif dictionary.endswith(".__dict__"):
+                yield from _members([dictionary.removesuffix(".__dict__")], str(name))
 
     def _called(self, node: ast.Call) -> Iterator[str]:
         """Of the calls that find a thing by its name, what they find."""
@@ -248,6 +275,11 @@ class _Scope:
             attribute = _literal(node.args[1])
             if attribute:
                 yield from _members(self.resolve(node.args[0]), attribute)
+        if "builtins.vars" in functions and node.args:
+            yield from _members(self.resolve(node.args[0]), "__dict__")
+        if node.args:
+            owners = [f.removesuffix(".get") for f in functions if f.endswith(".__dict__.get")]
+            yield from self._looked_up(owners, node.args[0])
         for function in functions.intersection(["importlib.import_module", "builtins.__import__"]):
             module = _module_asked(node)
             if module:
@@ -275,16 +307,24 @@ class _Reader(ast.NodeVisitor):
                 yield _Mention(node.id, node.lineno, "attribute")
             elif isinstance(node, ast.Call):
                 yield from self._of_call(scope, node)
+            elif _literal(node.slice) is None:
+                yield from _computed(scope.resolve(node.value), node.lineno, dictionary=True)
 
     def _of_call(self, scope: _Scope, node: ast.Call) -> Iterator[_Mention]:
         functions = scope.resolve(node.func)
         module = _module_asked(node)
-        if module and functions & {"importlib.import_module", "builtins.__import__"}:
-            yield _Mention(module, node.lineno, "import")
+        if functions & {"importlib.import_module", "builtins.__import__"}:
+            how = "import" if module else "computed"
+            yield _Mention(module or "", node.lineno, how)
         if "builtins.getattr" in functions and len(node.args) > 1:
             attribute = _literal(node.args[1])
-            if attribute:
+            if attribute is None:
+                yield from _computed(scope.resolve(node.args[0]), node.lineno)
+            else:
                 yield _Mention(attribute, node.lineno, "attribute")
+        if node.args and _literal(node.args[0]) is None:
+            owners = [f.removesuffix(".get") for f in functions if f.endswith(".__dict__.get")]
+            yield from _computed(owners, node.lineno, dictionary=True)
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -395,7 +435,36 @@ def _defaults(arguments: ast.arguments) -> list[ast.expr]:
 
 
 def _literal(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+    """The text that an expression of literals makes, such as "a" + "b"; None if it is no such one."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _joined("", [node.left, node.right])
+    if isinstance(node, ast.JoinedStr):
+        return _joined("", node.values)
+    if isinstance(node, ast.FormattedValue) and node.format_spec is None and node.conversion == -1:
+        return _literal(node.value)
+    match node:
+        case ast.Call(ast.Attribute(text, "join"), [ast.List(parts) | ast.Tuple(parts)], []):
+            between = _literal(text)
+            return None if between is None else _joined(between, parts)
+    return None
+
+
+def _joined(between: str, parts: Iterable[ast.expr]) -> str | None:
+    texts = [_literal(part) for part in parts]
+    known = [text for text in texts if text is not None]
+    return between.join(known) if len(known) == len(texts) else None
+
+
+def _computed(names: Iterable[str], line: int, dictionary: bool = False) -> Iterator[_Mention]:
+    """A look-up in these by a computed name; the attributes of built-in things tell nobody anything."""
+    for name in sorted(names):
+        owner = name.removesuffix(".__dict__")
+        if (owner != name or name == "sys.modules" or not dictionary) and (
+            not owner.startswith("builtins.")
+        ):
+            yield _Mention(owner, line, "computed")
 
 
 def _module_asked(node: ast.Call) -> str | None:

@@ -73,6 +73,7 @@ def test_forward(script, agree, draw, output):
 @item(
     "mask.backward.{gradient}",
     depends=(
+        "sigmoid.stable",  # a NaN behind the mask
         "step.forward.h",
         "step.forward.c",
         *(f"step.backward.{name}" for name in ("dh_prev", "dc_prev", "dx", "dW", "db")),
@@ -111,7 +112,7 @@ def values(trace, outputs):
     return named | {f'grads["{key}"]': grad for key, grad in trace[outputs["grads"]].items()}
 
 
-@item("mask.padding", depends=("mask.forward.h", "mask.forward.c_last"))
+@item("mask.padding", depends=("sigmoid.stable", "mask.forward.h", "mask.forward.c_last"))
 def test_nothing_is_heard_from_behind_the_mask(script, student, draw):
     """Other numbers behind the mask change no output; x and mask stay as they are given.
 
@@ -152,7 +153,7 @@ def test_nothing_is_heard_from_behind_the_mask(script, student, draw):
     assert not changed, f"Changed in place under a mask: {', '.join(sorted(changed))}. Copy first."
 
 
-@item("mask.padding", depends=("mask.forward.h", "mask.forward.c_last"))
+@item("mask.padding", depends=("sigmoid.stable", "mask.forward.h", "mask.forward.c_last"))
 def test_a_ragged_batch_is_the_singles_it_is_made_of(script, student, draw):
     """Sequences of different lengths padded to one batch, and each of them alone, without a mask.
 

@@ -3,7 +3,8 @@
 The first is ``policy.scan``, which reads the source and cannot see what is looked up by a name that is
 made while the code runs. Here the very objects are taken away, wherever their library keeps them. It is
 a hurdle, not a proof: what runs beside the worker's own code can get hold of anything that is loaded.
-Modules are left to the scan, since the library itself needs them.
+Modules are left to the scan, since the library itself needs them. Where functions are only names for
+operators that the library keeps elsewhere, as PyTorch's are, ``Places.close`` closes those too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -44,9 +45,18 @@ class StandIn:
 
 class Places:
     """Where the modules of a library hold each of its classes and functions, found once before any fork:
-    a child that looked through them all would have to copy their memory."""
+    a child that looked through them all would have to copy their memory.
 
-    def __init__(self, library: str = "") -> None:
+    ``close``, given a forbidden dotted name and a function that raises, has the operator of that name,
+    if there is one, call the function instead.
+    """
+
+    def __init__(
+        self,
+        library: str = "",
+        close: Callable[[str, Callable[..., Any]], None] = lambda name, refuse: None,
+    ) -> None:
+        self.close = close
         modules = [m for name, m in sys.modules.items() if m and name.partition(".")[0] == library]
         # these make their attributes when they are asked for them
         self.lazy = [module for module in modules if type(module) is not types.ModuleType]
@@ -66,6 +76,9 @@ class Places:
 def put_up(names: Iterable[str], places: Places) -> None:
     """Put a stand-in in the place of each dotted name, such as ``torch.nn.LSTM``, and wherever else its
     library holds the same object. Names of nothing are passed over."""
+    names = list(names)
+    for name in names:  # before the stand-ins, which hide the operators
+        places.close(name, StandIn(name).__call__)
     found = [(name, *_look_up(name)) for name in names]
     stand_ins: dict[int, StandIn] = {}
     for name, owner, last, value in found:

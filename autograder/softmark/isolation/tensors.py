@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 from array import array as integers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
+import torch._decomp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softmark.isolation import wire
@@ -19,6 +21,7 @@ from softmark.isolation.arrays import Arrays, NotDefined, ReturnedWrong
 from softmark.isolation.standins import Places
 from softmark.script import Unfit
 
+_OWN_KERNELS = ("AutogradCPU", "CPU")
 _NO_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "bad_alloc", "out of memory")
 
 
@@ -31,7 +34,7 @@ class Tensors(Arrays):
     kind = "a tensor"
 
     def __init__(self) -> None:
-        self.places = Places("torch")
+        self.places = Places("torch", _Operators().close)
         self._log: _Log | None = None
 
     @contextlib.contextmanager
@@ -224,6 +227,51 @@ def _shapes(values: Any) -> Iterator[tuple[int, ...]]:
             yield tuple(value.shape)
         elif isinstance(value, (list, tuple)):
             yield from _shapes(value)
+
+
+class _Operators:
+    """PyTorch's own operators, ATen's, by the dotted names under which submissions know them.
+
+    Behind ``torch.lstm`` stand the operators ``aten::lstm.input`` and ``aten::lstm.data``. They are
+    reached by many more roads than names, and all of them end at the dispatcher: here the kernel is
+    replaced. A name in ``torch`` or ``torch.nn.functional`` stands for the operators that are composed
+    of others; the rest is what the library itself is made of, and is closed where it is named as an
+    operator, as in ``torch.ops.aten.mm``.
+    """
+
+    def __init__(self) -> None:
+        # its kernels live as long as it does
+        self._library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self._closed: set[str] = set()
+
+    def close(self, name: str, refuse: Callable[..., Any]) -> None:
+        """Have every overload of an operator call ``refuse``; names of no operator are passed over."""
+        path, _, last = name.rpartition(".")
+        if path not in ("torch", "torch.nn.functional", "torch.ops.aten"):
+            return
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{last}"):
+            overload = f"{last}.{schema.overload_name}".rstrip(".")
+            composed = torch._C._dispatch_has_kernel_for_dispatch_key(
+                f"aten::{overload}", "CompositeImplicitAutograd"
+            )
+            if overload not in self._closed and (composed or path == "torch.ops.aten"):
+                self._closed.add(overload)
+                self._close(overload, composed, refuse)
+
+    def _close(self, overload: str, composed: bool, refuse: Callable[..., Any]) -> None:
+        # vmap has no kernel of its own for what is composed in Python
+        keys = ("CompositeImplicitAutograd", "FuncTorchBatched") if composed else _OWN_KERNELS
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a kernel is replaced
+            for key in keys:
+                self._library.impl(overload, refuse, key)  # type: ignore[no-untyped-call]
+        # and what PyTorch has of the operator in Python
+        name, _, suffix = overload.partition(".")
+        operator = getattr(getattr(torch.ops.aten, name), suffix or "default")
+        for table in (operator.py_kernels, *torch._decomp.global_decomposition_table.values()):
+            for key in (*operator.py_kernels, operator):
+                if key in table:
+                    table[key] = refuse
 
 
 # ---- the zygote --------------------------------------------------------------------------------

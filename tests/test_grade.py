@@ -189,7 +189,7 @@ FOLLOW_THROUGH = {
     # core points of items right by themselves, and with what is right given the mistake
     "wrong_dc_from_next_step_dropped": (51, 64.2),
     "wrong_output_gate_gets_c": (57, 70.2),
-    "wrong_h_before_x": (21, 42.6),
+    "wrong_h_before_x": (27, 57.6),
 }
 
 

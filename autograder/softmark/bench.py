@@ -56,6 +56,8 @@ class Bench:
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
         self.asked: list[tuple[Question, tuple[str, ...]]] = []
         """What was compared since the list was last cleared: the question, and which outputs."""
+        self.haste = 1.0
+        """By what the least time of a call is divided."""
         self.brief = False
         """Whether it is enough to know that an output differs: nobody is going to be told how."""
 
@@ -215,7 +217,7 @@ class Bench:
     def patience(self, question: Question) -> float:
         """Seconds that another implementation may take for what the reference answered."""
         limits, seconds = self.topic.limits, self._answer(question).trace.seconds
-        return max(limits.call_seconds, limits.call_factor * seconds)
+        return max(limits.call_seconds / self.haste, limits.call_factor * seconds)
 
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -362,13 +362,22 @@ def test_a_breakpoint_opens_the_debugger(small: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")
 def test_a_loop_that_is_stopped_says_where_it_was(small: Path) -> None:
     write(small, quarter="open('begun', 'w').close()\n    while x[0]:\n        pass")
-    command = [sys.executable, *CHECK]
-    with subprocess.Popen(command, cwd=small, stdout=subprocess.PIPE, text=True) as running:
+    running = subprocess.Popen(
+        [sys.executable, *CHECK],
+        cwd=small,
+        stdout=subprocess.PIPE,
+        text=True,
+        # where the tests themselves run in the background, Ctrl-C would be ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
         while not (small / "begun").exists() and running.poll() is None:
             time.sleep(0.02)
         running.send_signal(signal.SIGINT)
-        assert running.stdout is not None
-        said = running.stdout.read()
+        said, _ = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
     assert said.count("✓") == 3, said  # the tests before the loop
     assert re.search(r"Stopped in small.py, line 1[123]: (while x\[0\]:|pass)", said), said
     assert "Traceback" not in said

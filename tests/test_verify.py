@@ -67,6 +67,7 @@ def test_a_course_that_is_right_passes(folder: Path) -> None:
     code, output = verify(folder)
     assert (code, failed(output)) == (0, [])
     for said in (
+        "every rubric item is lost by a known mistake",
         "the reference earns full marks",
         "the variant doubled earns full marks",
         "the untouched starter earns nothing",
@@ -163,7 +164,7 @@ mistakes:
     one = "    loses: [steps.values, steps.quiet]\n"
     both = pair.replace(one, f"{one}    hides: [too_much, none_at_all]\n")
     mistakes.write_text(both, encoding="utf-8")
-    assert verify(folder)[0] == 0
+    assert "✓ 1 pairs of mistakes" in verify(folder)[1]
 
 
 def test_mutants_are_counted_and_survivors_shown(folder: Path) -> None:
@@ -190,6 +191,14 @@ def test_an_edit_that_does_not_fit_names_its_line(folder: Path) -> None:
     edit(mistakes, "    loses:", "    hides: [nobody]\n    loses:")
     with pytest.raises(CourseError, match=r"mistakes\.yaml:\d+: .*'nobody' is no mistake here"):
         load_mistakes(course, topic, reference_files(course, topic))
+
+
+def test_an_item_that_no_mistake_loses_is_named(folder: Path) -> None:
+    """A grader that compares nothing would pass all the rest."""
+    edit(folder / "solutions" / TOPIC / "mistakes.yaml", "loses: [step.values, ", "loses: [")
+    code, output = verify(folder)
+    assert code == 1
+    assert "no known mistake loses step.values" in output
 
 
 def test_leaks_finds_a_line_whatever_its_spacing(tmp_path: Path) -> None:

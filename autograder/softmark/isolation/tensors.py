@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch._decomp
+from torch import library
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softmark.isolation import wire
@@ -240,8 +241,6 @@ class _Operators:
     """
 
     def __init__(self) -> None:
-        # its kernels live as long as it does
-        self._library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         self._closed: set[str] = set()
 
     def close(self, name: str, refuse: Callable[..., Any]) -> None:
@@ -263,8 +262,7 @@ class _Operators:
         keys = ("CompositeImplicitAutograd", "FuncTorchBatched") if composed else _OWN_KERNELS
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced
-            for key in keys:
-                self._library.impl(overload, refuse, key)  # type: ignore[no-untyped-call]
+            library.impl(f"aten::{overload}", keys, refuse)
         # and what PyTorch has of the operator in Python
         name, _, suffix = overload.partition(".")
         operator = getattr(getattr(torch.ops.aten, name), suffix or "default")

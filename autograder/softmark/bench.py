@@ -41,7 +41,7 @@ class Bench:
         from softmark.isolation import sandbox  # Linux alone has what it loads
 
         sandbox.undumpable()  # answers live here: no other process of this user may look in
-        if topic.worker == "torch" and not _has_torch():
+        if topic.worker == "torch" and not has_torch():
             raise GraderFault(f"{topic.id}: {_NO_TORCH}")
         self.course, self.topic, self.seed, self.level = course, topic, seed, level
         self.reference_files = reference_files(course, topic)
@@ -118,7 +118,7 @@ class Bench:
 
     def twin_failure(self) -> Failure | None:
         """Import the submission's twin where that is still to be done; what keeps it from running."""
-        if self._twin_source is not None and _has_torch():
+        if self._twin_source is not None and has_torch():
             twin, self._twin_source = self._twin_source, None
             assert self.topic.twin is not None
             self._submission[True] = self.implementation({self.topic.twin.file: twin}, twin=True)
@@ -164,7 +164,7 @@ class Bench:
         return self._answers[question.digest]
 
     def _ask_reference(self, question: Question) -> Trace:
-        if question.twin and not _has_torch():
+        if question.twin and not has_torch():
             raise NotGraded(_NO_TORCH)
         if question.twin not in self._reference:
             made = self.implementation(self.reference_files, question.twin)
@@ -248,7 +248,8 @@ def _import_failure(implementation: Implementation) -> Failure | None:
     return Failure(f"importing {main} stopped the grading process: {ending}.", (), "crashed")
 
 
-def _has_torch() -> bool:
+def has_torch() -> bool:
+    """Whether PyTorch is installed; it is not imported here."""
     return importlib.util.find_spec("torch") is not None
 
 

@@ -38,7 +38,7 @@ class Diagnosis:
 
         Not one that loses an item which is not among those ``lost``.
         """
-        if not asked or any(self._unwritten(question) for question, _ in asked):
+        if any(self._unwritten(question) for question, _ in asked):
             return None
         files = {self._file(question) for question, _ in asked}
         alike = [

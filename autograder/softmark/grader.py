@@ -172,17 +172,16 @@ class Grader:
         self._follow_through(outcomes)
         self._mark_answers(submission.files, outcomes)
         tampered = self.bench.tampered
+        judged = () if problem or tampered else topic.rubric.values()
+        items = tuple(self._item(item, outcomes) for item in judged)
+        self.bench.release()
         if tampered:
             # an honest file never writes to this channel: a person should look at it
-            self.bench.release()
             message = "Your code wrote to the grader's own channel. Ask your instructor."
             flagged = result.model_copy(update={"flags": (*flags, f"forged an answer: {tampered}")})
             return _ungraded(topic, flagged, "rejected", Failure(message))
         if problem is not None:
-            self.bench.release()
             return _ungraded(topic, result, "import_error", problem)
-        items = tuple(self._item(item, outcomes) for item in topic.rubric.values())
-        self.bench.release()
         upset = [id for id, outcome in outcomes.items() if outcome.fault and id not in self.broken]
         if upset:  # the reference does not do that: it may be on purpose
             alone = f"the grader failed on this submission alone, in {', '.join(upset)}"
@@ -304,8 +303,7 @@ class Grader:
             return blank.model_copy(
                 update={"status": "partial", "score": earned, "message": message}
             )
-        lost = [id for id, one in outcomes.items() if one.failures or _unmet(one, outcomes)]
-        known = self.diagnosis.known(item.id, asked, lost)
+        known = self.diagnosis.known(item.id, asked, _lost(outcomes)) if asked else None
         return blank.model_copy(
             update={
                 "status": "failed",
@@ -382,6 +380,10 @@ def _same_reason(failure: Failure | None, before: Outcome) -> bool:
 
 def _unmet(outcome: Outcome, outcomes: dict[str, Outcome]) -> list[str]:
     return [need for need in outcome.needs.requires if outcomes[need].failures]
+
+
+def _lost(outcomes: dict[str, Outcome]) -> set[str]:
+    return {id for id, outcome in outcomes.items() if outcome.failures or _unmet(outcome, outcomes)}
 
 
 def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result:

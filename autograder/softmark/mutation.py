@@ -6,7 +6,6 @@ Mutants are graded as submissions are. Those that no test can tell from the refe
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import random
 import time
@@ -17,6 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from softmark.batch import Run, grade_submissions
+from softmark.bench import has_torch
 from softmark.course import Course, Topic
 from softmark.intake import Submission
 from softmark.mutants import Mutant, mutants, normalised
@@ -145,7 +145,7 @@ def _rate(times: Iterable[Sequence[float]]) -> float:
 
 
 def _cannot_run(topic: Topic) -> dict[str, str]:
-    if topic.twin is None or importlib.util.find_spec("torch") is not None:
+    if topic.twin is None or has_torch():
         return {}
     return {topic.twin.file: "PyTorch is not installed"}
 

@@ -49,7 +49,7 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation",
         help="The least tier to accept: root, userns, container or plain; "
-        "'none' grades even where submissions could read the solutions.",
+        "'none' grades even where a guarantee does not hold.",
     ),
 ]
 WorkersOption = Annotated[
@@ -403,8 +403,9 @@ def doctor() -> None:
     if reached:
         tier, level = reached[0]
         used = f"Grading here uses '{tier}'."
-        if not level.holds["files"]:
-            used = f"Hidden grading is refused at '{tier}': a submission could read the solutions."
+        lost = [guarantee for guarantee in GUARANTEES if not level.holds[guarantee]]
+        if lost:
+            used = f"Hidden grading is refused at '{tier}': no guarantee of {' and '.join(lost)}."
     console.print(Text(used, style="bold"))
 
 

@@ -6,25 +6,27 @@ Nothing is run and nothing is written. A bad submission never raises: it ends ``
 Which file is taken for an expected ``lstm.py``: the first rule that finds one.
 
 1. That name, in any case; the least deep one. Two equally deep are refused.
-2. The only ``.py`` with ``lstm`` as a word of its name: ``lstm (1).py``, ``student_7_lstm.py``.
-   Two such are refused; tests do not count.
+2. The only ``.py`` with ``lstm`` as a word of its name: ``lstm (1).py``, ``student_7_lstm.py``; else
+   the only one misspelt, as in ``lsmt.py``. Two such are refused; tests do not count.
 3. For the first expected file, a ``.py`` that was handed in alone, whatever its name.
 4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
+5. For the first expected file, the only ``.py`` that is neither a test nor meant as another.
 
-Of a topic with questions, ``answers.yaml`` is found in the same way.
+Of a topic with questions, ``answers.yaml`` is found in the same way, and ``lstm.py.txt`` counts as
+a ``.py``. Where an LMS files each file of a student's by itself, those of one student count as a
+folder.
 
-A folder in which none is found but that holds one archive stands for that archive. The first
-expected file decides: without it a submission is ``missing`` or ``unreadable``. Others that are
-missing or cannot be read are left out, with a note.
+A folder in which the first expected file is not found but that holds one archive stands for that
+archive, whose files count before those beside it. The first expected file decides: without it a
+submission is ``missing`` or ``unreadable``. Others that are missing or cannot be read are left out,
+with a note.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import stat
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +49,17 @@ from softmark.unpack import (
     listed,
     read_file,
     shown,
+    suffix,
+)
+from softmark.uploads import (
+    ANSWERS,
+    identify,
+    is_test,
+    latest,
+    meant,
+    misspelt,
+    names_a_class,
+    parse,
 )
 
 if TYPE_CHECKING:
@@ -54,9 +67,6 @@ if TYPE_CHECKING:
 
 Status = Literal["ready", "missing", "unreadable"]
 
-_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_(?P<upload>\d+)_(?P<file>.+)")
-_MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_file(?:_.*)?")
-_YAML = (".yaml", ".yml", ".txt")  # the last is what some editors add to it
 _MOODLE_TEXT = "_assignsubmission_onlinetext"  # what was typed into a form: no file in it
 
 
@@ -120,11 +130,12 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
     A file, or a folder that holds one of the topic's files, is one submission. Otherwise each entry
     of the folder is one, but for hidden ones, litter and files that can be none. An id is the
     entry's name, without the suffix of a file, made of ``[A-Za-z0-9._-]``. Of names that Canvas and
-    Moodle give on bulk download it is the student's part and number; of repeated attempts in
-    Canvas the latest is returned.
+    Moodle give on bulk download it is the student's part and number; of one student's files the
+    most telling is returned, and ``read_submission`` takes the others along.
 
-    Raises IntakeError if ``path`` does not exist or holds nothing to grade, or if ids collide,
-    where upper and lower case count as the same: ids become file names.
+    Raises IntakeError if ``path`` does not exist, holds nothing to grade or is the archive of a
+    whole class, or if ids collide, where upper and lower case count as the same: ids become file
+    names.
     """
     given, path = path, _absolute(path)
     groups: dict[str, list[Path]] = {}
@@ -134,6 +145,7 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
             if not (real.is_file() and _is_candidate(path.name)):
                 kinds = ", ".join((".py", ".ipynb", *ARCHIVES))
                 raise IntakeError(f"{given}: not a submission; give a folder or one of {kinds}")
+            _refuse_a_class(real, topic)
             return [(_identify(path), real)]
         entries = sorted(entry for entry in real.iterdir() if not is_litter(entry.name))
         expected = {name.casefold() for name in topic.files}
@@ -149,8 +161,32 @@ def find_submissions(path: Path, topic: Topic) -> list[tuple[str, Path]]:
         raise IntakeError(f"{given}: cannot be read: {reason}") from None
     if not groups:
         raise IntakeError(f"{given}: nothing to grade in it: no folder, .py, .ipynb or archive")
-    chosen = [_latest(group, topic) for group in groups.values()]
+    for group in groups.values():
+        if len(group) > 1 and any(_is_folder(e) or not parse(e.name) for e in group):
+            raise IntakeError(
+                f"{group[0].name} and {group[1].name} both have the id '{_identify(group[0])}'; "
+                "rename one, or put all files of one person in a folder of their own"
+            )
+    chosen = [latest(group, topic)[0] for group in groups.values()]
+    if len(chosen) == 1:
+        _refuse_a_class(chosen[0], topic)
     return sorted((_identify(entry), entry) for entry in chosen)
+
+
+def _refuse_a_class(path: Path, topic: Topic) -> None:
+    """Raise IntakeError if an archive holds the work of several students."""
+    if not (is_archive(path.name) and path.is_file()):
+        return
+    if path.stat().st_size > MAX_ARCHIVE:
+        said = "is larger than 64 MB, too large for one submission; if it holds a whole class,"
+        raise IntakeError(f"{path}: {said} unpack it and give the folder")
+    try:
+        entries = archive_entries(path.name, read_file(path, MAX_ARCHIVE), {})
+    except RefusedError:
+        return  # one submission, which is told so
+    if names_a_class([entry.path for entry in entries], topic):
+        said = "holds several submissions, as if of a whole class; unpack it and give the folder"
+        raise IntakeError(f"{path}: {said}")
 
 
 def _is_output(folder: Path) -> bool:
@@ -161,55 +197,9 @@ def _is_output(folder: Path) -> bool:
         return False
 
 
-def _latest(group: Sequence[Path], topic: Topic) -> Path:
-    """The one that counts of entries with the same id, which must be one student's attempts."""
-
-    def rank(entry: Path) -> tuple[int, int, int]:
-        match = _CANVAS.fullmatch(entry.name)
-        original = _original(entry)
-        notebook = original.suffix.lower() == ".ipynb"
-        apt = is_archive(original.name) or _meant(original, topic)
-        attempt = re.search(r"-(\d+)$", original.stem)
-        return (
-            3 - notebook if apt else int(notebook),
-            int(match["upload"]) if match else 0,
-            int(attempt[1]) if attempt else 0,
-        )
-
-    best, *others = sorted(group, key=rank, reverse=True)
-    for other in others:
-        attempts = all(_CANVAS.fullmatch(e.name) and not _is_folder(e) for e in (best, other))
-        meant = {_meant(_original(e), topic) for e in (best, other)} - {None}
-        if not attempts or len(meant) > 1 or rank(other) == rank(best):
-            raise IntakeError(
-                f"{best.name} and {other.name} both have the id '{_identify(best)}'; rename one, "
-                "or put all files of one person in a folder of their own"
-            )
-    return best
-
-
-def _original(entry: Path) -> PurePosixPath:
-    """The name that a file had before Canvas put the student's in front of it."""
-    match = _CANVAS.fullmatch(entry.name)
-    return PurePosixPath(match["file"] if match else entry.name)
-
-
 def _identify(path: Path) -> str:
-    """The id of what lies at ``path``: its name, made safe as a file name anywhere."""
-    name, folder = path.name, _is_folder(path)
-    match = _MOODLE.fullmatch(name) or (None if folder else _CANVAS.fullmatch(name))
-    if match:
-        name = f"{match['who']}_{match['number']}"
-    elif not folder:
-        name = re.sub(r"\.(py|ipynb|zip|tar|tar\.gz|tgz)$", "", name, flags=re.IGNORECASE)
-    safe = ""
-    for char in unicodedata.normalize("NFC", name):
-        plain = unicodedata.normalize("NFKD", char)[0]  # without its accents
-        if plain.isascii() and (plain.isalnum() or plain in "._-"):
-            safe += plain
-        else:
-            safe += f"u{ord(char):x}" if char.isalnum() else "_"
-    return safe.lstrip(".-")[:80] or "submission"
+    """The id of what lies at ``path``."""
+    return identify(path.name, _is_folder(path))
 
 
 def _is_folder(path: Path) -> bool:
@@ -220,7 +210,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_candidate(name: str) -> bool:
-    return name.lower().endswith((".py", ".ipynb")) or is_archive(name)
+    return suffix(name) in (".py", ".ipynb") or is_archive(name)
 
 
 def _absolute(path: Path) -> Path:
@@ -242,24 +232,32 @@ def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dic
             raise RefusedError(f"{name} is a link that leads elsewhere; hand in the file itself.")
         path = target
     mode = path.stat().st_mode
+    uploads = [] if link else _uploads(path, topic, ignored)
     alone = False
     if stat.S_ISDIR(mode):
-        place, entries = "", folder_entries(path, ignored)
+        entries = folder_entries(path, ignored)
     elif not stat.S_ISREG(mode):
         raise RefusedError(f"{name} is not a plain file; hand in {first} itself.")
-    elif is_archive(path.name):
-        place, entries = f"{name}/", archive_entries(name, read_file(path, MAX_ARCHIVE), ignored)
+    elif len(uploads) > 1:
+        entries = uploads
     else:
         alone = True
-        place, entries = "", [Entry(PurePosixPath(path.name), partial(read_file, path))]
-    files, used = _take(place, entries, topic, alone, notes)
+        entries = [Entry(PurePosixPath(path.name), partial(read_file, path))]
     packed = [entry for entry in entries if is_archive(entry.path.name)]
-    if not used and not place and len(packed) == 1:  # how some platforms file an upload
-        name, data = packed[0].shown, packed[0].read(MAX_ARCHIVE)
-        entries = archive_entries(name, data, ignored)
-        files, used = _take(f"{name}/", entries, topic, False, notes)
-
+    files: dict[str, str] = {}
+    used: set[PurePosixPath] = set()
+    if not (alone and packed):
+        files, used = _take("", entries, topic, alone, notes)
     others = [entry.path for entry in entries if entry.path not in used and not alone]
+    if first not in files and len(packed) == 1:  # how some platforms file an upload
+        upload = packed[0]
+        entries = archive_entries(upload.shown, upload.read(MAX_ARCHIVE), ignored)
+        inner, used = _take(f"{upload.shown}/", entries, topic, False, notes)
+        files |= inner
+        alone = False
+        others = [other for other in others if other != upload.path]
+        others += [entry.path for entry in entries if entry.path not in used]
+
     for other in others:
         nested = is_archive(other.name)
         why = "archives inside, which are not opened" if nested else "other files"
@@ -275,6 +273,35 @@ def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dic
     if absent := [expected for expected in topic.handed_in if expected not in files]:
         notes.append(f"missing: {', '.join(absent)}")
     return files
+
+
+def _uploads(path: Path, topic: Topic, ignored: Ignored) -> list[Entry]:
+    """What the student whose upload lies at ``path`` has uploaded beside it, by the files' own names;
+    nothing if ``path`` is no upload, or is not among the latest."""
+    upload = parse(path.name)
+    if upload is None or not upload.file or _is_folder(path):
+        return []
+    number = upload.student.rpartition("_")[2]
+    id = _identify(path).casefold()
+    try:
+        group = [
+            entry
+            for entry in path.parent.iterdir()
+            if number in entry.name  # of thousands, those few
+            and parse(entry.name)
+            and not (entry.is_symlink() or _MOODLE_TEXT in entry.name)
+            and entry.is_file()
+            and _identify(entry).casefold() == id
+        ]
+    except OSError:  # a folder that may not be listed
+        return []
+    kept = latest(sorted(group), topic) if group else []
+    if path not in kept:
+        return []
+    if earlier := [entry.name for entry in sorted(group) if entry not in kept]:
+        ignored["earlier uploads"] = earlier
+    files = [(parse(entry.name), entry) for entry in kept]
+    return [Entry(PurePosixPath(u.file), partial(read_file, e)) for u, e in files if u and u.file]
 
 
 def _take(
@@ -319,11 +346,16 @@ def _choose(
     if entry := _pick(expected, expected, entries, topic):
         return entry
     if is_first and alone and entries[0].suffix == ".py":
-        return None if _meant(entries[0].path, topic) else entries[0]
+        return None if _likely(entries[0], topic) else entries[0]
     if entry := _pick(notebook, expected, entries, topic):
         return entry
     if is_first:
-        return _only([e for e in entries if e.suffix == ".ipynb"], notebook)
+        if entry := _only([e for e in entries if e.suffix == ".ipynb"], notebook):
+            return entry
+        code = [e for e in entries if e.suffix == ".py" and not is_test(e.path.name)]
+        packed = any(is_archive(e.path.name) for e in entries)  # it may be in there
+        if len(code) == 1 and not (packed or _likely(code[0], topic)):
+            return code[0]
     return None
 
 
@@ -333,10 +365,14 @@ def _pick(wanted: str, expected: str, entries: Sequence[Entry], topic: Topic) ->
         depth = min(len(e.path.parts) for e in same)
         least = [e for e in same if len(e.path.parts) == depth]
         return _only([e for e in least if e.path.name == wanted] or least, wanted)
-    suffixes = [PurePosixPath(wanted).suffix]
-    suffixes = list(_YAML) if suffixes == [".yaml"] else suffixes
-    like = [e for e in entries if e.suffix in suffixes and _meant(e.path, topic) == expected]
-    return _only(like, wanted)
+    suffixes = ANSWERS if wanted == ANSWERS_FILE else (PurePosixPath(wanted).suffix,)
+    kind = [e for e in entries if e.suffix in suffixes]
+    like = [e for e in kind if meant(e.path.name, topic) == expected]
+    return _only(like or [e for e in kind if _likely(e, topic) == expected], wanted)
+
+
+def _likely(entry: Entry, topic: Topic) -> str | None:
+    return meant(entry.path.name, topic) or misspelt(entry.path.name, topic)
 
 
 def _only(entries: Sequence[Entry], wanted: str) -> Entry | None:
@@ -344,18 +380,3 @@ def _only(entries: Sequence[Entry], wanted: str) -> Entry | None:
         names = " and ".join(entry.shown for entry in entries[:2])
         raise RefusedError(f"Both {names} could be {wanted}; hand in only one of them.")
     return entries[0] if entries else None
-
-
-def _meant(path: PurePosixPath, topic: Topic) -> str | None:
-    """The expected file whose stem, the longest that fits, is a word of this file's name."""
-    stem = path.stem.casefold()
-    if stem.startswith("test_") or stem.endswith("_test"):
-        return None
-    text = path.suffix.casefold() in _YAML
-    for expected in sorted(topic.handed_in, key=len, reverse=True):
-        if text != expected.endswith(".yaml"):
-            continue
-        word = re.escape(PurePosixPath(expected).stem.casefold())
-        if re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", stem):
-            return expected
-    return None

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from softmark.unpack import MB, Entry, RefusedError, shown
+from softmark.unpack import MB, Entry, RefusedError, listed, shown
 
 MAX_SOURCE = 1 * MB
 MAX_NOTEBOOK = 8 * MB  # it carries its plots; the code in it is held to MAX_SOURCE
+MAX_CELLS = 5_000
 
 # Some of Python's codecs are no text, and some take quadratic time.
 _CODECS = re.compile(
@@ -98,7 +99,9 @@ def notebook_files(
     """
     name = entry.shown
     data = entry.read(MAX_NOTEBOOK)
-    _check_size(name, len(data), MAX_NOTEBOOK)
+    if len(data) > MAX_NOTEBOOK:
+        most = MAX_NOTEBOOK // MB
+        raise RefusedError(f"{name} is larger than {most} MB; clear its outputs and save it anew.")
     try:
         cells = _code_cells(json.loads(data.decode("utf-8-sig")))
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
@@ -106,8 +109,11 @@ def notebook_files(
         raise RefusedError(
             f"{name} is not a notebook ({reason}); save it in Jupyter anew."
         ) from None
+    if len(cells) > MAX_CELLS:
+        raise RefusedError(f"{name} has more than {MAX_CELLS:,} cells; hand in your code alone.")
+    _check_size(name, sum(len(source or "") for source in cells), MAX_SOURCE)
     joined: list[str] = []
-    written: dict[str, str] = {}
+    written: dict[str, list[str]] = {}
     left_out: list[str] = []
     for number, source in enumerate(cells, 1):
         if source is None:
@@ -118,18 +124,19 @@ def notebook_files(
         if words and words[0].startswith("%%"):
             target = PurePosixPath(words[-1].strip("\"'")).name
             if words[0] in ("%%writefile", "%%file") and target in (expected, *others):
-                before = written.get(target, "") if "-a" in words else ""
-                written[target] = before + "\n".join(lines[start + 1 :]) + "\n"
+                before = written.get(target, []) if "-a" in words else []
+                before.append("\n".join(lines[start + 1 :]) + "\n")
+                written[target] = before
             else:
                 left_out.append(f"{number} ({shown(words[0])})")
             lines = [f"# {line}" for line in lines]
         joined += [f"# cell {number}", *_without_magics(lines)]
     if left_out:
-        notes.append(f"left out cells of {name} that are not plain Python: {', '.join(left_out)}")
+        notes.append(f"left out cells of {name} that are not plain Python: {listed(left_out)}")
     if expected not in written:
         code = any(source and source.strip() for source in cells)
-        written[expected] = "\n".join(joined) + "\n" if code else ""
-    return {file: _checked(f"{name} ({file})", text) for file, text in written.items()}
+        written[expected] = ["\n".join(joined) + "\n" if code else ""]
+    return {file: _checked(f"{name} ({file})", "".join(text)) for file, text in written.items()}
 
 
 def _code_cells(notebook: Any) -> list[str | None]:

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,10 @@ import numpy as np
 from softmark.isolation import wire
 from softmark.isolation.standins import Places
 from softmark.script import Unfit
+from softmark.spelling import nearest
 
 _LIST_DEPTH = 8
+_MOST_NAMES = 2_000  # to look through for one that was misspelt
 
 
 class ReturnedWrong(Exception):
@@ -194,4 +199,31 @@ def member(owner: Any, name: str, full_name: str) -> Any:
     try:
         return getattr(owner, name)
     except AttributeError:
-        raise NotDefined(f"{full_name} is not defined") from None
+        raise undefined(owner, name, full_name) from None
+
+
+def undefined(owner: Any, name: str, full_name: str) -> NotDefined:
+    """That ``owner`` has no ``name``, and which of the student's own names was perhaps meant as it."""
+    said = f"{full_name} is not defined"
+    with contextlib.suppress(Exception):  # objects of the student's are looked at
+        if like := nearest(name, islice(_written(owner), _MOST_NAMES)):
+            said += f"; is your `{like}` meant to be it? Rename it"
+    return NotDefined(said)
+
+
+def _written(owner: Any) -> Iterator[str]:
+    """The names in a module, or of an object, that the student's own code gave."""
+    if isinstance(owner, types.ModuleType):
+        for name, value in vars(owner).items():
+            if callable(value) and _is_own(getattr(value, "__module__", None)):
+                yield name
+        return
+    yield from getattr(owner, "__dict__", {})
+    for kind in type(owner).__mro__:
+        if _is_own(kind.__module__):
+            yield from vars(kind)
+
+
+def _is_own(module: Any) -> bool:
+    """Whether a module of this name is the submission's: no other one's file is a bare name."""
+    return getattr(sys.modules.get(module), "__file__", None) == f"{module}.py"

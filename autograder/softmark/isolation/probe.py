@@ -115,6 +115,8 @@ def _fork():
 def _memory(pids, memory_mb, canary_start, canary_end):
     if _worked(lambda: np.ones(memory_mb << 20, np.uint8)):
         yield f"memory: could take {memory_mb} MB more than it has"
+    if os.getpid() == 1 and _worked(_fork):
+        yield "memory: could fork, and each process has a cap of its own"
     if _remembers(canary_start, canary_end):
         yield "memory: found the canary among its own objects"
     libc = ctypes.CDLL(None, use_errno=True)

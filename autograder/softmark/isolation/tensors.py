@@ -18,7 +18,7 @@ from torch import library
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softmark.isolation import wire
-from softmark.isolation.arrays import Arrays, NotDefined, ReturnedWrong
+from softmark.isolation.arrays import Arrays, NotDefined, ReturnedWrong, undefined
 from softmark.isolation.standins import Places
 from softmark.script import Unfit
 
@@ -71,7 +71,7 @@ class Tensors(Arrays):
         if name != "forward" or not isinstance(owner, torch.nn.Module):
             return function
         if type(owner).forward is torch.nn.Module.forward:
-            raise NotDefined(f"{full_name} is not defined")
+            raise undefined(owner, name, full_name)
         return owner
 
     def assign(self, owner: Any, name: str, params: dict[str, Any]) -> None:

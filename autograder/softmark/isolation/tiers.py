@@ -28,7 +28,7 @@ TIERS: Mapping[str, tuple[str, ...]] = {
 """The layers of each tier, strongest tier first."""
 
 UNPROTECTED = "none"
-"""What an operator has to say to grade where a submission could read the solutions."""
+"""What an operator has to say to grade where a guarantee does not hold."""
 
 GUARANTEES: Mapping[str, str] = {
     "files": "sees the runtime and the submission only, writes to a private scratch folder at most",
@@ -109,11 +109,8 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
             if tier == least:
                 break
             continue
-        if not level.holds["files"] and least != UNPROTECTED:
-            raise IsolationRefused(
-                f"at tier '{tier}' a submission could read the solutions ({level.breaches[0]}). "
-                f"To do better, {_MORE[tier]}; or insist with --isolation {UNPROTECTED}."
-            )
+        if least != UNPROTECTED and not all(level.holds.values()):
+            raise IsolationRefused(_unsafe(level))
         return level
     wanted = order[: order.index(least) + 1] if least and least in TIERS else order
     advice = "; ".join(f"{tier}: {_MORE[tier]}" for tier in wanted)
@@ -121,6 +118,23 @@ def reach(least: str | None = None, secret: Sequence[Path] = ()) -> Level:
     raise IsolationRefused(
         f"this machine does not give {asked} ({'; '.join(failures)}). To get it: {advice}. "
         "'softmark doctor' shows what there is."
+    )
+
+
+def _unsafe(level: Level) -> str:
+    """Why grading at this level is refused, and what to do."""
+    lost = [name for name, held in level.holds.items() if not held]
+    danger = {
+        "files": "read the solutions",
+        "network": "send out what it is asked",
+        "processes": "disturb other processes or outlive its grading",
+        "memory": "take this machine's memory",
+    }
+    missing = f" Missing: {'; '.join(level.notes)}." if level.notes else ""
+    return (
+        f"at tier '{level.tier}' a submission could {' and '.join(danger[name] for name in lost)} "
+        f"({'; '.join(level.breaches[:3])}).{missing} To do better, {_MORE[level.tier]}; or grade "
+        f"unprotected with --isolation {UNPROTECTED}."
     )
 
 

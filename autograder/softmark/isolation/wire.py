@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -20,7 +20,10 @@ from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Trace
 MAX_FRAME = 64 << 20
 """Bytes in one frame, at most."""
 
-MAX_OPERATORS, MAX_OPERATOR_NUMBERS = 100_000, 2_000_000
+MAX_ITEMS = 100_000
+"""Lists, dicts and what is in them in one message, at most."""
+
+MAX_OPERATORS, MAX_OPERATOR_NUMBERS = 50_000, 500_000
 """Operators that a Trace tells of, at most, and the numbers that tell of them."""
 
 READY = b"confined"
@@ -37,10 +40,16 @@ _DTYPES = tuple(
 )
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMS = 8
-_MAX_ITEMS = 200_000
 _MAX_DEPTH = 16
-_TEXT = 2000
-_MAX_NAMES = 5000
+_TEXT, _SCALAR_TEXT = 500, 10_000  # characters: what is shown to people, and what is compared
+_MAX_NAMES, _NAME = 5000, 100
+
+# MessagePack by first byte: bytes that follow; or the size of a length, and what follows besides
+_FOLLOWING = {0xCA: 4, 0xCB: 8} | {0xCC + k: 1 << k % 4 for k in range(8)}
+_FOLLOWING |= {0xD4 + k: 1 + (1 << k) for k in range(5)}
+_SIZED = {0xC4 + k: (1 << k, 0) for k in range(3)} | {0xC7 + k: (1 << k, 1) for k in range(3)}
+_SIZED |= {0xD9 + k: (1 << k, 0) for k in range(3)}
+_COUNTED = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}  # parts to each that is counted
 
 
 class BadFrame(Exception):
@@ -133,29 +142,45 @@ def unpack_trusted(data: bytes) -> Any:
 
 def unpack(data: bytes) -> Any:
     """Decode what ``pack`` made; arrays are read-only. Raises BadFrame for anything else, and for
-    more items than an honest message has."""
-    room = _MAX_ITEMS
-
-    def count(container: Any) -> Any:
-        nonlocal room
-        room -= 1 + len(container)
-        if room < 0:
-            raise BadFrame("too many items")
-        return container
-
+    more than ``MAX_ITEMS``."""
+    if not within_items(data):
+        raise BadFrame("too many items")
     try:
-        return msgpack.unpackb(
-            data,
-            ext_hook=_decode,
-            list_hook=count,
-            object_hook=count,
-            max_array_len=_MAX_ITEMS,
-            max_map_len=_MAX_ITEMS,
-        )
+        return msgpack.unpackb(data, ext_hook=_decode)
     except BadFrame:
         raise
     except Exception as error:  # msgpack has many ways to say no
         raise BadFrame(f"not a message: {type(error).__name__}") from None
+
+
+def within_items(data: bytes) -> bool:
+    """Whether a message announces no more than ``MAX_ITEMS``; also where it is cut short.
+
+    Nothing is made of it, since a list of any length can be announced in five bytes, a thousand deep.
+    """
+    at, items, left = 0, 0, 1
+    while left and at < len(data):
+        first = data[at]
+        at, left, parts = at + 1, left - 1, 0
+        if 0xA0 <= first <= 0xBF:
+            at += first & 31
+        elif 0x80 <= first <= 0x9F:
+            parts = (first & 15) * (1 if first >= 0x90 else 2)
+            items += 1
+        elif first in _COUNTED:
+            size, each = _COUNTED[first]
+            parts = each * int.from_bytes(data[at : at + size], "big")
+            at += size
+            items += 1
+        elif first in _SIZED:
+            size, more = _SIZED[first]
+            at += size + more + int.from_bytes(data[at : at + size], "big")
+        else:
+            at += _FOLLOWING.get(first, 0)
+        items, left = items + parts, left + parts
+        if items > MAX_ITEMS:
+            return False
+    return True
 
 
 def _decode(code: int, data: bytes) -> Any:
@@ -215,7 +240,10 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
         values, raised, warned, modified, out_of_memory, logged = answer
         known = {handle.number: output for _, handle, output in script.outputs()}
         steps = len(script.steps)
-        if raised is None and not out_of_memory and {n for n, _ in values} != set(known):
+        if len(values) > len(known):
+            raise BadFrame("an answer with more outputs than there are")
+        whole = raised is None and not _exact(out_of_memory, bool)
+        if whole and {n for n, _ in values} != set(known):
             raise BadFrame("an answer that leaves outputs out")
         operators, more = _operators(logged, steps)
         return Trace(
@@ -244,23 +272,25 @@ def _operators(logged: Any, steps: int) -> tuple[tuple[Operator, ...], bool]:
     if logged is None:
         return (), False
     names, numbers, more = logged
-    names = [_text(name) for name in _exact(names, list)[:_MAX_NAMES]]
+    names = [_text(name, _NAME) for name in _exact(names, list)[:_MAX_NAMES]]
     if type(numbers) is not np.ndarray or numbers.dtype != np.int64 or numbers.ndim != 1:
         raise TypeError
     if numbers.size > MAX_OPERATOR_NUMBERS or (numbers.size and numbers.min() < 0):
         raise ValueError
-    known: dict[tuple[int, ...], Operator] = {}
+    # the same ones come again and again; found by bytes, since whoever wants to can make any number of
+    # tuples of integers that hash alike
+    known: dict[bytes, Operator] = {}
     operators: list[Operator] = []
-    todo, place = numbers.tolist(), 0
+    todo, raw, place = numbers.tolist(), numbers.tobytes(), 0
     while place < len(todo):
         end = place + 3
         for _ in range(todo[place + 2]):
             end += 1 + todo[end]
-        parts = tuple(todo[place:end])
-        if len(parts) != end - place or len(operators) == MAX_OPERATORS:
+        if end > len(todo) or len(operators) == MAX_OPERATORS:
             raise ValueError
+        parts = raw[8 * place : 8 * end]
         if parts not in known:
-            known[parts] = _operator(parts, names, steps)
+            known[parts] = _operator(tuple(todo[place:end]), names, steps)
         operators.append(known[parts])
         place = end
     return tuple(operators), _exact(more, bool)
@@ -290,19 +320,36 @@ def unpack_loaded(data: bytes) -> Raised | None:
 
 
 def _value(output: Output, value: Any) -> Any:
-    _check_kind(value, _MAX_DEPTH)
-    if output.kind == "dict" and not isinstance(value, (Mapping, Unfit)):
-        raise BadFrame("no dict where one was announced")
+    """A result of the kind announced, as a worker reads it, or Unfit."""
+    kind = type(value)
+    if output.kind == "array":
+        fits = kind is np.ndarray
+    elif output.kind == "dict":
+        fits = kind is dict and all(
+            type(key) is str and (type(part) is np.ndarray or _is_scalar(part))
+            for key, part in value.items()
+        )
+    elif output.kind == "list":
+        fits = kind is list and _is_list(value, _MAX_DEPTH)
+    else:
+        fits = _is_scalar(value)
+    if not (fits or kind is Unfit):
+        raise BadFrame("a value of a kind that no worker sends")
     return value
 
 
-def _check_kind(value: Any, depth: int) -> None:
-    """Only what a worker's results may be, all the way down."""
-    if type(value) in (list, dict) and depth:
-        for part in value.values() if type(value) is dict else value:
-            _check_kind(part, depth - 1)
-    elif type(value) not in (np.ndarray, Unfit, float, int, bool, str, type(None)):
-        raise BadFrame("a value of a kind that no worker sends")
+def _is_list(value: Any, depth: int) -> bool:
+    """Whether it is a list of scalars and such lists, not too deep; no arrays."""
+    return all(
+        (depth > 0 and _is_list(part, depth - 1)) if type(part) is list else _is_scalar(part)
+        for part in value
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    if type(value) is str:
+        return len(value) <= _SCALAR_TEXT
+    return type(value) in (float, int, bool, type(None), Unfit)
 
 
 def _exact(value: Any, kind: type) -> Any:
@@ -311,10 +358,10 @@ def _exact(value: Any, kind: type) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, most: int = _TEXT) -> str:
     """Text of the student's on one line, without anything that moves a terminal's cursor."""
-    text: str = _exact(value, str)[:_TEXT]
-    return "".join(c if c.isprintable() else " " for c in text)
+    text: str = _exact(value, str)[:most]
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _step(value: Any, steps: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -255,6 +256,65 @@ def test_malformed_messages_are_bad_frames(data: bytes) -> None:
             wire.unpack_loaded(data)
 
 
+EVERY_KIND: list[Any] = [
+    *(0, -1, -33, 200, 2**15, 2**16, 2**32, 2**64 - 1, -200, -(2**15), -(2**31), -(2**63)),
+    *(1.5, None, True, "", "a" * 31, "a" * 255, "a" * 65_535, "a" * 70_000, msgpack.Timestamp(0)),
+    *(
+        b"",
+        bytes(255),
+        bytes(65_535),
+        bytes(70_000),
+        Handle(0),
+        Rng(0),
+        Unfit("x"),
+        Unfit("x" * 300),
+    ),
+    *(
+        np.zeros(()),
+        np.zeros(3, np.int8),
+        np.zeros(100),
+        np.zeros(10_000),
+        [],
+        {},
+        [0] * 15,
+        [0] * 16,
+    ),
+    *([0] * 70_000, {"a": 0}, {str(k): 0 for k in range(15)}, {str(k): 0 for k in range(16)}),
+]
+
+
+@pytest.mark.parametrize("value", EVERY_KIND, ids=lambda value: type(value).__name__)
+def test_items_are_counted_behind_any_kind_of_value(value: Any) -> None:
+    """One byte too few or too many passed over, and the count would be of something else."""
+    taken = 1 if isinstance(value, (list, dict)) else 0
+    taken += len(value) * (1 + isinstance(value, dict)) if taken else 0
+    room = wire.MAX_ITEMS - taken - 4
+    assert wire.unpack(wire.pack([value, [0] * room]))[1] == [0] * room
+    with pytest.raises(BadFrame, match="too many"):
+        wire.unpack(wire.pack([value, [0] * (room + 1)]))
+
+
+BOMBS = {
+    "long lists in each other": b"\xdd\x00\x01\x80\x00" * 1000,
+    "long lists that are there": b"\x9f" + (b"\xdd\x00\x01\x80\x00" + bytes(98_304)) * 15,
+    "long maps in each other": b"\xdf\x00\x01\x80\x00\xa1a" * 1000,
+    "one key again and again": b"\x9f" + (b"\xdf\x00\x01\x80\x00" + b"\xa0\xc0" * 98_304) * 15,
+    "millions of empty lists": b"\xdd\x00\x40\x00\x00" + b"\x90" * (4 << 20),
+    "the longest list": b"\xdd\xff\xff\xff\xff" + bytes(1000),
+}
+
+
+@pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)
+def test_more_items_than_a_message_may_have_are_not_made(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadFrame, match="too many"):
+            wire.unpack(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_bool_array_holds_only_true_and_false() -> None:
     """A byte that is neither would be a value that no NumPy operation gives."""
     try:
@@ -324,8 +384,24 @@ def test_operators_in_an_answer() -> None:
     assert trace.more_operators
     none = wire.unpack_trace(_answer(operators=_listed()), _script(), 0.0)
     assert (none.operators, none.more_operators) == ((), False)
-    wide = wire.unpack_trace(_answer(operators=_listed(0, 0, 10**6, *[0] * 10**6)), _script(), 0.0)
-    assert [len(operator.shapes) for operator in wide.operators] == [10**6]
+    wide = wire.unpack_trace(_answer(operators=_listed(0, 0, 10**5, *[0] * 10**5)), _script(), 0.0)
+    assert [len(operator.shapes) for operator in wide.operators] == [10**5]
+    named = wire.unpack_trace(
+        _answer(operators=_listed(0, 0, 0, names=["\n" * 9999])), _script(), 0.0
+    )
+    assert named.operators[0].name.isprintable() and len(named.operators[0].name) <= 100
+
+
+def test_operators_that_hash_alike_take_no_longer() -> None:
+    """Integers that differ by 2**61 - 1 have one hash, and so have all tuples of such integers."""
+    same = 2**61 - 1
+    numbers: list[int] = []
+    for i in range(20_000):
+        numbers += [0, 0, 1, 8, *(1 + (i >> 2 * k) % 4 * same for k in range(8))]
+    started = time.process_time()
+    trace = wire.unpack_trace(_answer(operators=_listed(*numbers)), _script(), 0.0)
+    assert len(set(operator.shapes[0][:2] for operator in trace.operators)) == 16
+    assert time.process_time() - started < 10  # where each is compared with all: a minute
 
 
 def _nested(depth: int) -> Any:
@@ -333,6 +409,15 @@ def _nested(depth: int) -> Any:
 
 
 FORGED: dict[str, dict[str, Any]] = {
+    "an output twice": {"values": [[0, np.eye(2)], [2, {}], [3, 1.5], [3, 1.5]]},
+    "a scalar for an array": {"values": [[0, 1.5], [2, {}], [3, 1.5]]},
+    "a list for an array": {"values": [[0, [1.5]], [2, {}], [3, 1.5]]},
+    "an array for a scalar": {"values": [[0, np.eye(2)], [2, {}], [3, np.eye(2)]]},
+    "a list for a scalar": {"values": [[0, np.eye(2)], [2, {}], [3, [1.5]]]},
+    "text without end": {"values": [[0, np.eye(2)], [2, {}], [3, "x" * 10_001]]},
+    "a dict in a dict": {"values": [[0, np.eye(2)], [2, {"W": {}}], [3, 1.5]]},
+    "a list in a dict": {"values": [[0, np.eye(2)], [2, {"W": []}], [3, 1.5]]},
+    "bytes as key": {"values": [[0, np.eye(2)], [2, {b"W": 1.5}], [3, 1.5]]},
     "a handle never made": {"values": [[9, 1.0]]},
     "the handle of something private": {"values": [[1, 1.0]]},
     "a negative handle": {"values": [[-1, 1.0]]},
@@ -366,6 +451,7 @@ FORGED: dict[str, dict[str, Any]] = {
     "memory as number": {"memory": 0},
     "memory as nothing": {"memory": None},
     "memory as array": {"memory": np.array(True)},
+    "memory as array of nothing": {"memory": np.array([], bool)},
     "operators as number": {"operators": 3},
     "operators as list of lists": {"operators": [[0, "aten.mm", [[2, 3]]]]},
     "operators too short": {"operators": _listed(0, 0, 0)[:2]},
@@ -394,6 +480,17 @@ FORGED: dict[str, dict[str, Any]] = {
 def test_forged_answers_are_bad_frames(changes: dict[str, Any]) -> None:
     with pytest.raises(BadFrame):
         wire.unpack_trace(_answer(**changes), _script(), 0.0)
+
+
+@pytest.mark.parametrize("value", [[np.eye(2)], [{}], [b"x"], "x", {}, np.eye(2), 1.5, None])
+def test_a_list_holds_scalars_and_lists(value: Any) -> None:
+    script = Script({"f": (Output("found", "list"),)})
+    script.call("f")
+    with pytest.raises(BadFrame):
+        wire.unpack_trace(wire.pack([[[0, value]], None, [], [], False, None]), script, 0.0)
+    honest: list[Any] = [[0, [1, [2.5, ["x", None]], Unfit("an array"), True]]]
+    trace = wire.unpack_trace(wire.pack([honest, None, [], [], False, None]), script, 0.0)
+    assert trace[Handle(0)] == honest[0][1]
 
 
 @pytest.mark.parametrize("answer", [None, [], [1] * 6, {}, "abcdef", [[]] * 5, 7, np.zeros(6)])

@@ -216,7 +216,7 @@ def prepare(attacks: Sequence[Attack], every: int = 2) -> Iterator[Ground]:
             {
                 "course": str(course),
                 "out": str(folder / "out"),
-                "neighbour": str(folder / "class/000_neighbour_0/target.py"),
+                "neighbour": str(folder / "class/000_neighbour_0_right/target.py"),
                 "home": str(folder / "home/secret.txt"),
                 "victim": str(victim),
                 "port": str(servers[0].getsockname()[1]),
@@ -228,12 +228,12 @@ def prepare(attacks: Sequence[Attack], every: int = 2) -> Iterator[Ground]:
         )
         for number, attack in enumerate(attacks):
             for one in range(every - 1):
-                twin = attack.file == TWIN and one == 0
-                _hand_in_neighbour(ground, f"{number:03}_neighbour_{one}", (number + one) % 2, twin)
+                kind = ("right", "wrong")[(number + one) % 2]
+                kind += "_twin" if attack.file == TWIN and one == 0 else ""
+                _hand_in_neighbour(ground, kind, f"{number:03}_neighbour_{one}_{kind}")
             _hand_in(ground, f"{number:03}_{attack.family}_{attack.name}", attack)
-        for one in (0, 1):
-            _hand_in_neighbour(ground, f"alone_{one}", one, False, "alone")
-            _hand_in_neighbour(ground, f"alone_{one}_twin", one, True, "alone")
+        for kind in ("right", "wrong", "right_twin", "wrong_twin"):
+            _hand_in_neighbour(ground, kind, kind, "alone")
         for path in sorted(folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
         folder.chmod(0o755)
@@ -283,15 +283,13 @@ def _hand_in(ground: Ground, id: str, attack: Attack) -> None:
         (place / name).write_text(code)
 
 
-def _hand_in_neighbour(
-    ground: Ground, id: str, wrong: int, twin: bool, folder: str = "class"
-) -> None:
+def _hand_in_neighbour(ground: Ground, kind: str, id: str, folder: str = "class") -> None:
     place = ground.folder / folder / id
     place.mkdir(parents=True)
     text = _reference("target.py")
-    text = text.replace("return k * x", "return k + x") if wrong else text
+    text = text.replace("return k * x", "return k + x") if "wrong" in kind else text
     (place / "target.py").write_text(f"{text}\n\nCANARY = '{ground.canaries['neighbour']}'\n")
-    if twin:
+    if "twin" in kind:
         (place / TWIN).write_text(_reference(TWIN))
 
 
@@ -381,11 +379,10 @@ def disturbed(graded: Graded, alone: Graded) -> list[str]:
     """The neighbours that got another result than the same submission graded alone."""
     found = []
     for id, result in graded.results.items():
-        if "_neighbour_" not in id:
+        _, is_neighbour, kind = id.partition("_neighbour_")
+        if not is_neighbour:
             continue
-        wrong = result["items"][0]["score"] == 0
-        twin = any(item["id"] == "twin.values" and item["score"] for item in result["items"])
-        same = alone.results[f"alone_{int(wrong)}{'_twin' if twin else ''}"]
+        same = alone.results[kind[2:]]
         keys = ("status", "score", "items", "message", "notes", "flags")
         if any(result[key] != same[key] for key in keys):
             found.append(f"{id}: {[result[k] for k in keys if result[k] != same[k]]}")
@@ -441,11 +438,16 @@ def table(columns: Mapping[str, Mapping[str, str]], attacks: Sequence[Attack]) -
         ]
         for attack in attacks:
             if attack.family == family:
-                tries = attack.tries.rstrip(".").replace("|", "\\|")
                 cells = [columns[level].get(attack.name, "–") for level in columns]
-                lines.append(f"| {tries[0].lower()}{tries[1:]} | " + " | ".join(cells) + " |")
+                lines.append(f"{row(attack)} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def row(attack: Attack) -> str:
+    """How its row of the table begins."""
+    tries = attack.tries.rstrip(".").replace("|", "\\|")
+    return f"| {tries[0].lower()}{tries[1:]}"
 
 
 def ids(attacks: Sequence[Attack]) -> list[tuple[str, Attack]]:

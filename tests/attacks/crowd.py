@@ -1,0 +1,156 @@
+"""A class of which every third submission is hostile: the others get what they get alone, and nothing stays.
+
+    python tests/attacks/crowd.py          200 submissions, two workers, the strongest tier here
+    python tests/attacks/crowd.py 60
+
+While the command runs, its processes are looked at from outside; the figures are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+
+from suite import LEVELS, disturbed, grade, ids, prepare, problems, read_attacks, why_not
+
+# what allocators may add in the long run without anything being kept
+SLACK_KB = 6_000
+
+
+@dataclass
+class Watch:
+    """What the processes of a command had open and held, each time that they were looked at."""
+
+    looks: list[dict[int, tuple[int, int]]] = field(default_factory=list)
+    """Of every process that lasts, by its id: resident size in kB, open descriptors."""
+
+    def spans(self) -> dict[int, list[tuple[int, int]]]:
+        """The looks at each process that was there for most of the run."""
+        pids = {pid for look in self.looks for pid in look}
+        seen = {pid: [look[pid] for look in self.looks if pid in look] for pid in pids}
+        return {pid: looks for pid, looks in seen.items() if len(looks) > len(self.looks) / 2}
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Look at the command that this process starts, every 0.2 s."""
+    watch, done = Watch(), threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.2):
+            held = {pid: (_resident_kb(pid), _descriptors(pid)) for pid in below(os.getpid())}
+            watch.looks.append({pid: of for pid, of in held.items() if of[0] and of[1]})
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        done.set()
+        thread.join()
+
+
+def below(pid: int) -> list[int]:
+    """The processes below ``pid``."""
+    children = []
+    for task in _entries(f"/proc/{pid}/task"):
+        children += [int(child) for child in _read(task / "children").split()]
+    return [*children, *(p for child in children for p in below(child))]
+
+
+def machine(folder: Path) -> dict[str, object]:
+    """What a command could leave behind on this machine; ``folder`` is its TMPDIR."""
+    processes = [_read(path / "cmdline") for path in _entries("/proc") if path.name.isdigit()]
+    shared = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
+    return {
+        "processes of graders": sum("softmark" in line for line in processes),
+        "mounts": len(_read("/proc/self/mountinfo").splitlines()),
+        "files of workers": sorted(
+            str(path) for place in shared for path in _entries(place) if _of_a_worker(path)
+        ),
+        "temporary files": sorted(str(path) for path in folder.rglob("*")),
+        "shared memory": len(_read("/proc/sysvipc/shm").splitlines()),
+        "own children": len(below(os.getpid())),
+    }
+
+
+def _of_a_worker(path: Path) -> bool:
+    try:
+        return 60_000 <= path.lstat().st_uid < 65_000
+    except OSError:
+        return False
+
+
+def _entries(folder: str) -> list[Path]:
+    try:
+        return list(Path(folder).iterdir())
+    except OSError:
+        return []
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _resident_kb(pid: int) -> int:
+    lines = _read(f"/proc/{pid}/status").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+def _descriptors(pid: int) -> int:
+    return len(_entries(f"/proc/{pid}/fd"))
+
+
+def run(count: int) -> list[str]:
+    """Grade the class; what was not as it should be."""
+    level = next(level for level in LEVELS if not why_not(level))
+    attacks = list(islice(cycle(read_attacks()), (count + 2) // 3))
+    with prepare(attacks, every=3) as ground:
+        alone = grade(ground, level, "alone", workers=1)
+        temporary = ground.folder / "temporary"
+        before = machine(temporary)
+        with watching() as watch:
+            graded = grade(ground, level)
+        time.sleep(0.5)
+        after = machine(temporary)
+        found = [f"{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]]
+        found += [*ground.spoiled(), *disturbed(graded, alone)]
+        found += [
+            f"{id}: {said}"
+            for id, attack in ids(attacks)
+            for said in problems(ground, attack, id, level, graded)
+        ]
+    for pid, looks in sorted(watch.spans().items()):
+        halves = looks[: len(looks) // 2], looks[len(looks) // 2 :]
+        (early_kb, early_open), (kb, opened) = (map(max, zip(*half, strict=True)) for half in halves)
+        said = f"{early_kb} -> {kb} kB, {early_open} -> {opened} descriptors"
+        print(f"process {pid}: {said}")
+        if kb > early_kb + SLACK_KB or opened > early_open:
+            found.append(f"process {pid} grows: {said}")
+    others = sum("_neighbour_" in id for id in graded.results)
+    print(
+        f"{len(graded.results)} submissions, {len(attacks)} of them hostile, in {graded.seconds:.0f} s "
+        f"at '{level}'; {others} others as they are alone, less {len(disturbed(graded, alone))}"
+    )
+    return found
+
+
+def main() -> int:
+    found = run(int(sys.argv[1]) if sys.argv[1:] else 200)
+    for said in found:
+        print(f"! {said}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

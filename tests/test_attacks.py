@@ -1,0 +1,86 @@
+"""Hostile submissions: a sample is held at the strongest tier here, and the suite sees one that is not.
+
+The whole suite, at every level, is ``make attacks``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("workers need Linux", allow_module_level=True)
+
+import suite
+from crowd import machine
+
+ATTACKS = suite.read_attacks()
+PAGE = Path(__file__).parents[1] / "docs/threat-model.md"
+SAMPLE = 15
+
+
+@pytest.fixture(scope="module")
+def level():
+    """The strongest that this machine gives."""
+    return next(level for level in suite.LEVELS if not suite.why_not(level))
+
+
+def test_there_are_many_and_each_says_what_it_tries():
+    assert len(ATTACKS) >= 80
+    assert len({attack.tries for attack in ATTACKS}) == len(ATTACKS)
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+
+
+def test_each_stands_in_the_table_of_the_threat_model():
+    page = PAGE.read_text()
+    assert [a.name for a in ATTACKS if suite.row(a) not in page] == []
+
+
+def test_a_sample_is_held(level):
+    # one of every so many, so that each family is there
+    attacks = [ATTACKS[len(ATTACKS) * n // SAMPLE] for n in range(SAMPLE)]
+    with suite.prepare(attacks) as ground:
+        alone = suite.grade(ground, level, "alone", workers=1)
+        before = machine(ground.folder / "temporary")
+        graded = suite.grade(ground, level)
+        found = {
+            attack.name: suite.problems(ground, attack, id, level, graded)
+            for id, attack in suite.ids(attacks)
+        }
+        assert {name: said for name, said in found.items() if said} == {}
+        assert suite.disturbed(graded, alone) == []
+        assert ground.spoiled() == []
+        assert machine(ground.folder / "temporary") == before
+        assert not [name for name, value in ground.canaries.items() if value in graded.printed]
+
+
+LOOKS = ("open_solution", "tcp_to_this_machine")
+
+
+def test_where_nothing_stops_them_the_suite_sees_it(level):
+    attacks = [attack for attack in ATTACKS if attack.name in LOOKS]
+    with suite.prepare(attacks) as ground:
+        graded = suite.grade(ground, suite.UNPROTECTED)
+        for id, attack in suite.ids(attacks):
+            found = suite.problems(ground, attack, id, suite.UNPROTECTED, graded)
+            assert any(said.startswith("reached:") for said in found), found
+        assert any("server was called" in said for said in ground.spoiled())
+
+
+def test_an_undue_point_is_seen(level):
+    """A right submission, said to lose what it does not lose."""
+    harmless = suite.Attack("none", "harmless", "Is right.", "", loses=("scale.values",))
+    with suite.prepare([harmless]) as ground:
+        graded = suite.grade(ground, level)
+        (id,) = (id for id, _ in suite.ids([harmless]))
+        assert len(suite.problems(ground, harmless, id, level, graded)) == 1
+
+
+def test_a_disturbed_neighbour_is_seen(level):
+    with suite.prepare([]) as ground:
+        alone = suite.grade(ground, level, "alone", workers=1)
+        right, wrong = alone.results["right"], alone.results["wrong"]
+        seen = {"000_neighbour_0_right": wrong, "001_neighbour_0_right": right}
+        assert len(suite.disturbed(suite.Graded(seen, "", 0, 1.0), alone)) == 1

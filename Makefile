@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 FORMATTED := autograder assignments benchmarks docs solutions tests
 
-.PHONY: help demo test lint format verify verify-all bench images clean
+.PHONY: help demo test lint format verify verify-all attacks fuzz bench images clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,6 +21,8 @@ help:
 	@echo "make format    let ruff put the format right"
 	@echo "make verify    grade the graders: reference, right variants, known mistakes, leaks, 50 mutants"
 	@echo "make verify-all   the same with every mutant; the report goes to docs/verification.txt"
+	@echo "make attacks   every hostile submission at every tier; the table goes to docs/threat-model.md"
+	@echo "make fuzz      broken frames and archives without end: 15 and 8 minutes"
 	@echo "make bench     throughput against plain pytest; what weak tests let through"
 	@echo "make images    make the pictures in docs/images anew"
 	@echo "make clean     remove .venv, out and caches"
@@ -49,6 +51,10 @@ verify: $(VENV)/dev.stamp
 
 verify-all: $(VENV)/dev.stamp
 	$(BIN)/python -m softmark verify --mutants all >docs/verification.txt
+
+attacks: $(VENV)/dev.stamp
+	$(BIN)/python tests/attacks/suite.py --write
+	$(BIN)/python tests/attacks/crowd.py
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/throughput.py

@@ -1,0 +1,34 @@
+"""Takes memory without clearing it, in many sizes, and searches it for a neighbour's or the reference's values."""
+
+# loses: scale.values
+import ctypes
+import mmap
+import re
+
+
+def pieces():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.sbrk.restype = ctypes.c_void_p
+    for power in range(3, 22):
+        for size in (2**power, 3 * 2 ** (power - 1)):
+            yield np.empty(size, np.uint8).tobytes()
+            place = libc.malloc(size)
+            if place:
+                yield ctypes.string_at(place, size)
+    uncleared = 0x4000000
+    yield mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | uncleared)[:]
+    top = libc.sbrk(1 << 20)
+    if top not in (None, ctypes.c_void_p(-1).value):
+        yield ctypes.string_at(top, 1 << 20)
+    here = ctypes.c_char()
+    yield ctypes.string_at(ctypes.addressof(here) & -4096, 4096)
+
+
+def scale(x, k):
+    found = b"".join(pieces())
+    if re.search(rb"canary[0-9a-f]{24}", found):
+        reached("a canary")
+    if (k * x).tobytes() in found or (x + k).tobytes() in found:
+        reached("the expected values")
+    raise LookupError("nothing but zeros and its own")

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_course
+from softmark import batch
 from softmark.bench import reference_files
 from softmark.cli import app
 from softmark.course import load_course
+from softmark.intake import read_submission
 from softmark.mistakes import load_mistakes
 from typer.testing import CliRunner
 
@@ -472,6 +475,27 @@ def test_a_bug_in_a_grader_costs_nobody_a_point(course, graded, few, tmp_path):
     assert lost(found["wrong"]) == lost(graded["wrong_db_averaged"]) | {"sigmoid.stable"}
     assert done.stdout.count("held") == 3
     assert "not_defined_anywhere" in done.stdout
+
+
+def test_a_fault_in_reading_one_submission_is_not_its_own_nor_the_others(tmp_path, monkeypatch):
+    opened = load_course(small_course.write_course(tmp_path, twin=False))
+    paths = [tmp_path / name / "small.py" for name in ("met", "spared")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(small_course.solution(tmp_path)["small.py"])
+
+    def broken(path, topic, id):
+        if id == "met":
+            raise RecursionError("too deep")
+        return read_submission(path, topic, id)
+
+    monkeypatch.setattr(batch, "read_submission", broken)
+    run = batch.Run(opened, opened.topic(small_course.TOPIC), 1)
+    entries = [(path.parent.name, path.parent) for path in paths]
+    found = {result.student: result for result in batch.grade_all(run, entries, 1)}
+    assert found["met"].score is None and found["met"].faulty
+    assert "RecursionError: too deep" in found["met"].message
+    assert found["spared"].score == 7  # all but the questions
 
 
 def test_what_was_measured_can_stand_for_the_whole(course, graded, tmp_path):

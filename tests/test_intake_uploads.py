@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,7 +185,10 @@ def test_a_link_beside_an_upload_is_not_followed(hand_in: Path, topic: Topic) ->
     secret = put(hand_in.parent / "secret.py", "SECRET = 1\n")
     put(hand_in / "sly_41_5_lstm.py")
     (hand_in / "sly_41_6_lstm_torch.py").symlink_to(secret)
-    assert read_all(hand_in, topic)["sly_41"].files == {"lstm.py": CODE}
+    got = read_all(hand_in, topic)["sly_41"]
+    assert got.files == {"lstm.py": CODE}
+    assert "missing: lstm_torch.py" in got.notes
+    assert not any("left out" in note for note in got.notes)
 
 
 def test_two_of_one_students_files_do_not_stop_the_class(hand_in: Path, topic: Topic) -> None:
@@ -305,7 +312,7 @@ def test_endless_names_are_passed_over(hand_in: Path, topic: Topic) -> None:
     names = {"a/" * 20_000 + "x.py": OTHER, "lstm.py": CODE}
     got = read_submission(make_zip(hand_in / "long.zip", names), topic)
     assert got.files == {"lstm.py": CODE}
-    assert got.notes[0].startswith("ignored names that are too long: a/a/")
+    assert "ignored names that are too long: a/a/a/" in " ".join(got.notes)
 
 
 def test_litter_of_every_system(hand_in: Path, topic: Topic) -> None:
@@ -315,3 +322,101 @@ def test_litter_of_every_system(hand_in: Path, topic: Topic) -> None:
     got = read_submission(make_zip(hand_in / "l.zip", packed), topic)
     assert got.files == {"lstm.py": CODE}
     assert got.notes == ("took lstm.py from l.zip/hw/", "missing: lstm_torch.py")
+
+
+# A class through the command
+
+
+def broken() -> dict[str, bytes | str | dict[str, bytes | str]]:
+    """Thirty uploads by the names of their files; a dict is what an archive or a folder holds."""
+    right = (ROOT / "solutions" / "02_lstm" / "lstm.py").read_bytes()
+    return {
+        "empty.py": "",
+        "null.py": right + b"\0",
+        "utf16.py": right.decode().encode("utf-16"),
+        "latin.py": b"# \xe9\n" + right,
+        "unknown_coding.py": "# coding: no-such\n",
+        "large.py": b"#" * (2**20 + 1),
+        "nested.py": "x = " + "(" * 5_000,
+        "minus.py": "x = " + "-" * 500_000 + "1",
+        "sum.py": "x = " + "1+" * 400_000 + "1",
+        "mixed_tabs.py": right + b"\nif 1:\n\tx = 1\n        y = 2\n",
+        "open_string.py": "x = '''",
+        "many_names.py": "\n".join(f"v{number} = 1" for number in range(80_000)),
+        "json.ipynb": "{",
+        "deep.ipynb": "[" * 100_000,
+        "no_cells.ipynb": "{}",
+        "number_for_source.ipynb": notebook(code(CODE)).replace(json.dumps(CODE), "3"),
+        "nothing.zip": b"",
+        "noise.zip": b"PK\3\4" + bytes(range(256)) * 20,
+        "gzipped.tgz": b"\x1f\x8b" + bytes(range(256)) * 20,
+        "static.tar": bytes(range(256)) * 20,
+        "closed.rar": b"Rar!",
+        "out.zip": {"../lstm.py": right},
+        "rooted.zip": {"/lstm.py": right},
+        "twice.zip": {"a/lstm.py": right, "b/lstm.py": right},
+        "inner.zip": {"a.zip": b"PK"},
+        "bomb.zip": {"lstm.py": b"\n" * 100_000_000},
+        "many.zip": {f"{number}.txt": "" for number in range(2_001)},
+        "bare": {},
+        "drafts": {"lstm_a.py": right, "lstm_b.py": right},
+        "others": {"report.pdf": b"%PDF", "helper.py": "x = 1\n", "tools.py": "x = 1\n"},
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
+def test_broken_submissions_do_not_stop_a_class(tmp_path: Path) -> None:
+    folder, out = tmp_path / "class", tmp_path / "out"
+    uploads = broken()
+    assert len(uploads) == 30
+    for name, content in uploads.items():
+        path = folder / name
+        if not isinstance(content, dict):
+            put(path, content)
+        elif path.suffix == ".zip":
+            make_zip(path, content)
+        else:
+            path.mkdir()
+            for inner, text in content.items():
+                put(path / inner, text)
+    right = put(folder / "a_right.py", (ROOT / "solutions/02_lstm/lstm.py").read_bytes())
+    shutil.copy(right, folder / "z_right.py")
+    grade = [sys.executable, "-m", "softmark", "grade", str(folder), "--topic", "02_lstm"]
+    done = subprocess.run(
+        [*grade, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(path.read_text()) for path in (out / "results").iterdir()]
+    assert len(results) == 32
+    for result in results:
+        if result["student"].endswith("_right"):
+            assert (result["status"], result["score"]) == ("graded", 105)
+        else:
+            assert result["status"] in ("missing", "unreadable", "import_error", "rejected"), result
+            assert result["score"] == 0
+            assert result["message"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
+def test_a_misnamed_function_loses_its_own_items(tmp_path: Path) -> None:
+    """And those that build on it; the message names the likely one, and a misnamed file is taken."""
+    right = (ROOT / "solutions" / "02_lstm" / "lstm.py").read_text()
+    put(tmp_path / "class" / "one" / "lsmt.py", right.replace("lstm_backward", "LSTM_backwards"))
+    grade = [sys.executable, "-m", "softmark", "grade", str(tmp_path / "class")]
+    done = subprocess.run(
+        [*grade, "--topic", "02_lstm", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "results" / "one.json").read_text())
+    assert result["notes"][0] == "took lsmt.py as lstm.py"
+    items = {item["id"]: item for item in result["items"] if item["tier"] == "core"}
+    lost = {id for id, item in items.items() if item["status"] == "failed"}
+    kept = {"sigmoid", "cell", "step"}
+    assert lost and not {id for id in lost if id.split(".")[0] in kept}
+    assert {items[id]["status"] for id in items if id.startswith("sequence.forward")} == {"passed"}
+    said = "lstm_backward is not defined; is your `LSTM_backwards` meant to be it? Rename it."
+    assert items["sequence.backward.dx"]["message"].startswith(said)

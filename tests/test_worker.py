@@ -592,6 +592,49 @@ def test_a_name_that_is_missing(load) -> None:
     assert "step" in trace.raised.message
 
 
+@pytest.mark.parametrize(
+    ("source", "like"),
+    [
+        ("def Array(): pass", "Array"),
+        ("def arrays(): pass\ndef listing(): pass", "arrays"),
+        ("class arrey: pass", "arrey"),
+        ("from others import arrray", "arrray"),
+        ("from numpy import asarray as arrays\nimport array as Array", None),
+        ("arrays = 3\ndef make(): pass", None),
+        (
+            "class Odd:\n    __module__ = property(lambda self: 1 / 0)\n"
+            "    def __call__(self): pass\nArray = Odd()",
+            None,
+        ),
+    ],
+)
+def test_the_likely_name_of_a_function_is_said(load, source: str, like: str | None) -> None:
+    raised = load(source, others="def arrray(): pass").trace("array").raised
+    assert raised is not None and raised.type == "NotDefined"
+    said = f"; is your `{like}` meant to be it? Rename it" if like else ""
+    assert raised.message == f"array is not defined{said}"
+
+
+def test_the_likely_name_of_a_method_or_an_attribute_is_said(load) -> None:
+    source = """
+import numpy as np
+class Base:
+    def steps(self): pass
+class Cell(Base, dict):
+    def __init__(self): self.parameters = {}
+"""
+    script = Script(CALLS)
+    script.new("Cell").step()
+    raised = load(source).run(script).raised
+    assert raised is not None
+    assert raised.message == "Cell.step is not defined; is your `steps` meant to be it? Rename it"
+    script = Script(CALLS)
+    script.read(script.new("Cell").params)
+    raised = load(source).run(script).raised
+    assert raised is not None
+    assert raised.message.endswith("; is your `parameters` meant to be it? Rename it")
+
+
 # ---- files -----------------------------------------------------------------------------------------
 
 

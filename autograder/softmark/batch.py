@@ -38,7 +38,7 @@ def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> It
     that dies is replaced and its submission tried once more; then that submission's items are
     ``error``.
     """
-    reads = [partial(read_submission, path, run.topic, id) for id, path in entries]
+    reads = [partial(read, run, id, path) for id, path in entries]
     return _grade(run, reads, workers, quick=False)
 
 
@@ -49,11 +49,23 @@ def grade_submissions(
     return _grade(run, [partial(_itself, one) for one in submissions], workers, quick)
 
 
+def read(run: Run, id: str, path: Path) -> Submission | Result:
+    """The submission at ``path``, or what is said where reading it fails through a fault of the grader's.
+
+    A submission that is at fault itself is read: as ``unreadable``.
+    """
+    try:
+        return read_submission(path, run.topic, id)
+    except Exception as error:  # a bug met by one submission must not stop the others
+        blank = Submission(id, {}, "unreadable", "", (), "")
+        return faulty(run, blank, f"reading it failed: {type(error).__name__}: {error}")
+
+
 def _itself(submission: Submission) -> Submission:
     return submission
 
 
-_Read = Callable[[], Submission]
+_Read = Callable[[], Submission | Result]
 
 
 def _grade(run: Run, reads: Sequence[_Read], workers: int, quick: bool) -> Iterator[Result]:
@@ -120,6 +132,9 @@ def _work(
                 session = _another(run, level)
             while not stop.is_set():
                 submission = waiting.get_nowait()()
+                if isinstance(submission, Result):
+                    done.put(submission)
+                    continue
                 for last in (False, True):
                     try:
                         done.put(session.grade(submission, quick))

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softmark.batch import Run, faulty
+from softmark.batch import Run, faulty, read
 from softmark.bench import isolate
 from softmark.course import load_course
-from softmark.intake import Submission, read_submission
+from softmark.intake import Submission
 from softmark.isolation.tiers import IsolationRefused
 from softmark.result import Result
 from softmark.session import Session, SessionFailed
@@ -56,7 +56,10 @@ def grade_on_cluster(
     with client:
         submissions = {}
         for id, path in entries:
-            submission = read_submission(path, run.topic, id)
+            submission = read(run, id, path)
+            if isinstance(submission, Result):
+                yield submission
+                continue
             future = client.submit(_grade, setup, asdict(submission), pure=False, retries=1)
             submissions[future.key] = (future, submission)
         try:

@@ -6,8 +6,8 @@ Nothing is run and nothing is written. A bad submission never raises: it ends ``
 Which file is taken for an expected ``lstm.py``: the first rule that finds one.
 
 1. That name, in any case; the least deep one. Two equally deep are refused.
-2. The only ``.py`` with ``lstm`` as a word of its name: ``lstm (1).py``, ``student_7_lstm.py``; else
-   the only one misspelt, as in ``lsmt.py``. Two such are refused; tests do not count.
+2. The only ``.py`` with ``lstm`` as a word of its name, or misspelt: ``lstm (1).py``, ``lsmt.py``.
+   Two such are refused; tests do not count.
 3. For the first expected file, a ``.py`` that was handed in alone, whatever its name.
 4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
 5. For the first expected file, the only ``.py`` that is neither a test nor meant as another.
@@ -57,7 +57,6 @@ from softmark.uploads import (
     is_test,
     latest,
     meant,
-    misspelt,
     names_a_class,
     parse,
 )
@@ -346,15 +345,19 @@ def _choose(
     if entry := _pick(expected, expected, entries, topic):
         return entry
     if is_first and alone and entries[0].suffix == ".py":
-        return None if _likely(entries[0], topic) else entries[0]
+        return None if meant(entries[0].path.name, topic) else entries[0]
     if entry := _pick(notebook, expected, entries, topic):
         return entry
     if is_first:
         if entry := _only([e for e in entries if e.suffix == ".ipynb"], notebook):
             return entry
-        code = [e for e in entries if e.suffix == ".py" and not is_test(e.path.name)]
+        code = [
+            e
+            for e in entries
+            if e.suffix == ".py" and not (is_test(e.path.name) or meant(e.path.name, topic))
+        ]
         packed = any(is_archive(e.path.name) for e in entries)  # it may be in there
-        if len(code) == 1 and not (packed or _likely(code[0], topic)):
+        if len(code) == 1 and not packed:
             return code[0]
     return None
 
@@ -367,12 +370,7 @@ def _pick(wanted: str, expected: str, entries: Sequence[Entry], topic: Topic) ->
         return _only([e for e in least if e.path.name == wanted] or least, wanted)
     suffixes = ANSWERS if wanted == ANSWERS_FILE else (PurePosixPath(wanted).suffix,)
     kind = [e for e in entries if e.suffix in suffixes]
-    like = [e for e in kind if meant(e.path.name, topic) == expected]
-    return _only(like or [e for e in kind if _likely(e, topic) == expected], wanted)
-
-
-def _likely(entry: Entry, topic: Topic) -> str | None:
-    return meant(entry.path.name, topic) or misspelt(entry.path.name, topic)
+    return _only([e for e in kind if meant(e.path.name, topic) == expected], wanted)
 
 
 def _only(entries: Sequence[Entry], wanted: str) -> Entry | None:

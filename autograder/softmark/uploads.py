@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -67,20 +67,21 @@ def identify(name: str, folder: bool) -> str:
 
 
 def meant(name: str, topic: Topic) -> str | None:
-    """The expected file whose stem, the longest that fits, is a word of this file's name."""
+    """The expected file, that with the longest name, that a file of this name was likely meant as.
+
+    Its stem is a word of this one's, as in ``lstm (1).py``, or this one's is misspelt: ``lsmt.py``.
+    """
+    if is_test(name):
+        return None
+    text = suffix(name) in ANSWERS
     stem = PurePosixPath(name).stem.casefold()
-    for expected in _eligible(name, topic):
-        word = re.escape(PurePosixPath(expected).stem.casefold())
-        if re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", stem):
-            return expected
-    return None
-
-
-def misspelt(name: str, topic: Topic) -> str | None:
-    """The expected file that a file of this name was likely meant as: ``lsmt.py``, ``LSTMtorch.py``."""
-    stem = PurePosixPath(name).name.partition(".")[0]
-    for expected in _eligible(name, topic):
-        if alike(stem, PurePosixPath(expected).stem):
+    written = name.partition(".")[0]
+    for expected in sorted(topic.handed_in, key=len, reverse=True):
+        own = PurePosixPath(expected).stem
+        word = re.escape(own.casefold())
+        if text == expected.endswith(".yaml") and (
+            re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", stem) or alike(written, own)
+        ):
             return expected
     return None
 
@@ -89,15 +90,6 @@ def is_test(name: str) -> bool:
     """Whether a Python file of this name is there to test another or to set up the tests."""
     stem = PurePosixPath(name).stem.casefold()
     return stem.startswith("test_") or stem.endswith("_test") or stem in ("conftest", "__init__")
-
-
-def _eligible(name: str, topic: Topic) -> Iterator[str]:
-    """The expected files of this one's kind, the longest name first."""
-    text = suffix(name) in ANSWERS
-    if not is_test(name):
-        for expected in sorted(topic.handed_in, key=len, reverse=True):
-            if text == expected.endswith(".yaml"):
-                yield expected
 
 
 def latest(group: Sequence[Path], topic: Topic) -> list[Path]:

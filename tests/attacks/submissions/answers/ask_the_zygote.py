@@ -1,5 +1,4 @@
 """Asks the zygote for more workers and the grader for news, through what is left of their sockets."""
-
 # loses: scale.values
 import ctypes
 import gc

@@ -1,5 +1,4 @@
 """Knocks at the doors of the kernel that can look into other processes: events, programs, rings, keys, listeners."""
-
 # loses: scale.values
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Searches the environment for secrets: its own, that of its parents, and the memory above its arguments."""
-
 # loses: scale.values
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Goes through the open files and working folders of all processes for the course and the results."""
-
 # loses: scale.values
 import os
 

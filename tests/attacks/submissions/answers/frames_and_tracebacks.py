@@ -1,5 +1,4 @@
 """Climbs the stack of its callers and of tracebacks and searches their variables for secrets."""
-
 # loses: scale.values
 import re
 import sys

@@ -1,5 +1,4 @@
 """Reads, maps and names everything behind the descriptors 0 to 1023 that it has inherited."""
-
 # loses: scale.values
 import ctypes
 import mmap

@@ -1,5 +1,4 @@
 """Sleeps until it is asked again with more time, and looks for what it wrote down the first time."""
-
 # loses: total.value
 import os
 import time

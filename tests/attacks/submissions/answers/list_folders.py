@@ -1,5 +1,4 @@
 """Lists the folders of the course, the class, the results and the machine."""
-
 # loses: scale.values
 import glob
 import os

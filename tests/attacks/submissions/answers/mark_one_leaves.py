@@ -1,5 +1,4 @@
 """Leaves marks of all kinds for another submission."""
-
 # loses: count.values, count.errors
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Looks for the marks that another submission has left."""
-
 # loses: count.values, count.errors
 import ctypes
 import os

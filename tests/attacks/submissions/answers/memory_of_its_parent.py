@@ -1,5 +1,4 @@
 """Reads the memory of its parent and takes its descriptors."""
-
 # loses: scale.values
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Goes from object to object through all that the interpreter holds and searches it for secrets."""
-
 # loses: scale.values
 import gc
 import re

@@ -1,5 +1,4 @@
 """Opens the hidden tests, a neighbour's file, earlier results and a private file in every way that Python and C know."""
-
 # loses: scale.values
 import codecs
 import ctypes

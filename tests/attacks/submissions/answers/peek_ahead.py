@@ -1,5 +1,4 @@
 """Peeks at its connection for what the grader is going to ask next."""
-
 # loses: scale.values
 import array
 import fcntl

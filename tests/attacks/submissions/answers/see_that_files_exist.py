@@ -1,5 +1,4 @@
 """Looks whether hidden files exist, how large they are and where links lead."""
-
 # loses: scale.values
 # reached: container, plain
 import ctypes

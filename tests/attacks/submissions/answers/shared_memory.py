@@ -1,5 +1,4 @@
 """Looks into shared memory, queues and semaphores of all kinds, and makes some."""
-
 # loses: scale.values
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Measures how long the grader and the reference took and makes its answer of that."""
-
 # loses: total.value
 import os
 import resource

@@ -1,5 +1,4 @@
 """Opens the solution relative to every descriptor it has or can get, also those that only name a place."""
-
 # loses: scale.values
 import os
 

@@ -1,5 +1,4 @@
 """Reaches for the solution through /proc: the root, working folder and tasks of its own and of its parents."""
-
 # loses: scale.values
 import os
 

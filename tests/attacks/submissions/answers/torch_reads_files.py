@@ -1,5 +1,4 @@
 """Has PyTorch read the solution and the results, by its own ways to load and to map files."""
-
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 import os

@@ -1,5 +1,4 @@
 """Takes tensors without clearing them, private and shared, and searches them for secrets."""
-
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 import re

@@ -1,5 +1,4 @@
 """Attaches to its parent as a debugger would."""
-
 # loses: scale.values
 import ctypes
 import os

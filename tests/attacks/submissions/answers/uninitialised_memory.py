@@ -1,5 +1,4 @@
 """Takes memory without clearing it, in many sizes, and searches it for a neighbour's or the reference's values."""
-
 # loses: scale.values
 import ctypes
 import mmap

@@ -1,5 +1,4 @@
 """Copies all of its own memory, page by page, and searches it for what the zygote or an earlier worker left."""
-
 # loses: scale.values
 import ctypes
 import gc

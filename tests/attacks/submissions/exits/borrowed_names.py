@@ -1,5 +1,4 @@
 """Raises the engine's own exceptions, and ones that only bear their names."""
-
 # loses: scale.values, softmax.values, softmax.quiet, centre.values, centre.pure, total.value, count.values, count.errors
 import softmark.isolation.arrays
 import softmark.isolation.standins

@@ -1,5 +1,4 @@
 """Closes the grader's channel, or puts something else in its place."""
-
 # loses: scale.values, total.value, count.values, count.errors
 import os
 

@@ -1,5 +1,4 @@
 """Returns generators, lists and dicts that never come to an end when they are read."""
-
 # loses: scale.values, count.values, count.errors, layer.params
 import itertools
 from collections.abc import Mapping

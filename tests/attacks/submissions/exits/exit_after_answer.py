@@ -1,5 +1,4 @@
 """Leaves a thread behind that ends the process when the next question comes."""
-
 # loses: count.values, count.errors
 # flag: imports threading
 import os

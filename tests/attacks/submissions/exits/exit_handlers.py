@@ -1,5 +1,4 @@
 """Registers handlers for the end of its process, which answer in its place, and asks to exit."""
-
 # loses: total.value
 import atexit
 import os

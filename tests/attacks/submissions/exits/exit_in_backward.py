@@ -1,5 +1,4 @@
 """Ends the twin's process on the way back, where autograd calls it."""
-
 # file: target_torch.py
 # loses: twin.gradient
 import os

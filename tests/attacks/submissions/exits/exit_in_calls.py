@@ -1,5 +1,4 @@
 """Ends its process with exit code 0 or 1 in calls, as a test runner that is done would."""
-
 # loses: scale.values, total.value
 # flag: imports os
 import os

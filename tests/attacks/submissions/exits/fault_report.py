@@ -1,5 +1,4 @@
 """Has the report of its crash written to the grader's channel by faulthandler."""
-
 # status: rejected
 # loses: all
 # flag: forged an answer

@@ -1,5 +1,4 @@
 """Raises exceptions whose text, class name or file name run code of its own when they are read."""
-
 # loses: scale.values, softmax.values, softmax.quiet, centre.values, centre.pure, total.value, count.values, count.errors
 import os
 

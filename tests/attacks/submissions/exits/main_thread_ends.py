@@ -1,5 +1,4 @@
 """Ends its main thread by the system call alone, while another thread lives on."""
-
 # loses: total.value
 import ctypes
 import threading

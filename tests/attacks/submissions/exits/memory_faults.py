@@ -1,5 +1,4 @@
 """Reads where no memory is, aborts, and overwrites its own interpreter."""
-
 # loses: scale.values, total.value, count.values, count.errors
 # flag: imports ctypes
 import ctypes

@@ -1,5 +1,4 @@
 """Replaces its process by another program, which answers in its place."""
-
 # loses: scale.values
 import ctypes
 import os

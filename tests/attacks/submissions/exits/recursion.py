@@ -1,17 +1,16 @@
 """Lifts the recursion limit and recurses, in Python and in C, until its stack overflows."""
-
 # loses: scale.values, total.value
 import sys
 
+sys.setrecursionlimit(2**31 - 1)
+
 
 def scale(x, k):
-    sys.setrecursionlimit(2**31 - 1)
-    nested = []
+    one, two = [], []
     for _ in range(10**6):
-        nested = [nested]
-    return repr(nested)
+        one, two = [one], [two]
+    return one == two
 
 
 def total(x):
-    sys.setrecursionlimit(2**31 - 1)
     return sum(map(total, [x]))

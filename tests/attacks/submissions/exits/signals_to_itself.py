@@ -1,5 +1,4 @@
 """Stops, kills and alarms itself with signals, by every call that sends one."""
-
 # loses: total.value
 import ctypes
 import os

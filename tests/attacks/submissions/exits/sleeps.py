@@ -1,5 +1,4 @@
 """Waits for a lock that nobody gives back, so that it uses no CPU time."""
-
 # loses: total.value
 import threading
 

@@ -1,5 +1,4 @@
 """Blocks and ignores every signal, takes the signal stack away, and loops in threads."""
-
 # loses: total.value
 # flag: imports ctypes
 import ctypes

@@ -1,5 +1,4 @@
 """Calls by the system calls of old 32-bit programs, in machine code, past a filter of the present ones."""
-
 # loses: scale.values
 import ctypes
 import mmap

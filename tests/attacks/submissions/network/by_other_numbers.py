@@ -1,5 +1,4 @@
 """Calls by the second set of numbers that x86 has for its system calls, and by numbers with high bits set."""
-
 # loses: scale.values
 import ctypes
 import os

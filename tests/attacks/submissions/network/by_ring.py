@@ -1,5 +1,4 @@
 """Calls by way of a ring of the kernel's, whose operations pass by a filter of system calls."""
-
 # loses: scale.values
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Opens devices and files that lead out of the machine or to its other processes."""
-
 # loses: scale.values
 import os
 

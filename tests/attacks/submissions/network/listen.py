@@ -1,5 +1,4 @@
 """Listens for others: on all addresses, on a name, on a path."""
-
 # loses: scale.values
 import os
 import socket

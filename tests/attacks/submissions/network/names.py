@@ -1,5 +1,4 @@
 """Has names looked up, with what it was called with hidden in the name."""
-
 # loses: scale.values
 import ctypes
 import socket

@@ -1,5 +1,4 @@
 """Calls by protocols that a filter may have forgotten: MPTCP, SCTP, DCCP, SMC, and TCP that sends at once."""
-
 # loses: scale.values
 import socket
 

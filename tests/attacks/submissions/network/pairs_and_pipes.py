@@ -1,5 +1,4 @@
 """Makes pairs of sockets, pipes and other channels, to pass descriptors and messages around."""
-
 # loses: scale.values
 import asyncio
 import os

@@ -1,5 +1,4 @@
 """Sends the grader thousands of descriptors and false papers through its own connection."""
-
 # loses: scale.values
 import array
 import os

@@ -1,5 +1,4 @@
 """Opens sockets of all families: raw, packet, netlink, to the hypervisor, for encryption, and 40 more."""
-
 # loses: scale.values
 import socket
 

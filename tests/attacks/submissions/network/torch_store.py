@@ -1,5 +1,4 @@
 """Has PyTorch call: its stores for distributed training, its hub, its remote calls."""
-
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 from datetime import timedelta

@@ -1,5 +1,4 @@
 """Sends what it was called with over UDP."""
-
 # loses: scale.values
 import socket
 

@@ -1,5 +1,4 @@
 """Calls a server of this machine through its socket in the file system."""
-
 # loses: scale.values
 import os
 import socket

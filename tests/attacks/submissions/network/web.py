@@ -1,5 +1,4 @@
 """Fetches pages and sends mail with the libraries that Python brings along."""
-
 # loses: scale.values
 import asyncio
 import os

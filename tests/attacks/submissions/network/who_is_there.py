@@ -1,5 +1,4 @@
 """Asks its connection who is at the other end, for a hold on the grading process, and changes how it works."""
-
 # loses: scale.values
 import os
 import socket

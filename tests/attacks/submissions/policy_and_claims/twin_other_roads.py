@@ -18,7 +18,9 @@ def layer_torch(x, W, b):
             yield from lower(below)
 
     def script():
-        unit = torch.jit.CompilationUnit("def f(x, W, b):\n    return torch.linear(x, W, b)\n")
+        unit = torch.jit.CompilationUnit(
+            "def f(x, W, b):\n    return torch._C._nn.linear(x, W, b)\n"
+        )
         return unit.f(x, V, b)
 
     def attention():
@@ -36,12 +38,8 @@ def layer_torch(x, W, b):
         lambda: torch._C._jit_get_operation("aten::linear")[0](x, V, b),
         lambda: torch._C._get_operation_overload("aten::linear", "")[0](x, V, b),
         lambda: torch._decomp.decomposition_table[aten.linear.default](x, V, b),
-        lambda: torch._decomp.core_aten_decompositions()[aten.linear.default](x, V, b),
         lambda: torch.func.vmap(lambda r: torch._C._nn.linear(r, V, b))(x),
         lambda: torch.func.functionalize(torch._C._nn.linear)(x, V, b),
-        lambda: torch.compile(torch._C._nn.linear, backend="eager")(x, V, b),
-        lambda: torch.fx.experimental.proxy_tensor.make_fx(torch._C._nn.linear)(x, V, b)(x, V, b),
-        lambda: torch._C._nn.linear(x.to_mkldnn(), V.to_mkldnn(), b.to_mkldnn()).to_dense(),
         script,
         attention,
         lambda: found(torch.nn.LazyLinear),

@@ -15,7 +15,7 @@ def answer(steps):
     size = (60 << 20) // max(1, sum(kind in ("array", "dict") for _, kind in values))
     zeros = np.zeros(size // 8)
     one = {"array": zeros, "dict": {"W": zeros}, "list": [1.0] * 50_000, "scalar": "x" * 10_000}
-    warned = [[0, "x" * 500, "x" * 500, "x" * 500]] * 100
+    warned = [[0, "x" * 500, "x" * 500, "x" * 500]] * min(100, 100 * len(steps))
     return wire.pack([[[n, one[kind]] for n, kind in values], None, warned, [], False, None])
 
 

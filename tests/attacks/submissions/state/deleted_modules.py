@@ -1,5 +1,4 @@
 """Deletes every module there is and empties those that it can."""
-
 # loses: scale.values
 import sys
 

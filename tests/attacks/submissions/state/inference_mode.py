@@ -1,10 +1,10 @@
 """Enters PyTorch's inference mode while it is imported and never leaves it."""
-
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 import torch
 
-torch.inference_mode().__enter__()
+mode = torch.inference_mode()
+mode.__enter__()
 
 
 def layer_torch(x, W, b):

@@ -1,5 +1,4 @@
 """Leaves a note for the process that follows it, in files, memory and the environment, and ends."""
-
 # loses: scale.values, total.value
 import ctypes
 import os

@@ -1,5 +1,4 @@
 """Leaves modes and hooks behind in PyTorch that hide its operators and change gradients."""
-
 # file: target_torch.py
 # loses: twin.gradient
 # claim: twin.products

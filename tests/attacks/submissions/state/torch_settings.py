@@ -1,5 +1,4 @@
 """Changes PyTorch's default dtype, device, threads, seed and gradient mode, at import and in calls."""
-
 # file: target_torch.py
 import torch
 

@@ -1,5 +1,4 @@
 """Hides its warnings by filters, by errstate, and by replacing what shows them."""
-
 # claim: softmax.quiet
 import warnings
 

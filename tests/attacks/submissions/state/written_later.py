@@ -1,6 +1,4 @@
 """Writes into its results, its arguments and its worker's arrays from a thread, once all is sent."""
-
-# flag: imports threading
 import gc
 import os
 import threading

@@ -1,5 +1,4 @@
 """Seeds NumPy's generator and has every other one give zeros."""
-
 # loses: layer.params
 np.random.seed(0)
 

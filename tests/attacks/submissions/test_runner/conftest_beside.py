@@ -1,5 +1,4 @@
 """Hands in a conftest.py and settings of pytest's beside its code."""
-
 # loses: scale.values
 # beside: conftest.py, pytest.ini, pyproject.toml, tox.ini, setup.cfg, __init__.py, test_target.py
 import contextlib

@@ -1,5 +1,4 @@
 """Puts modules of its own in the place of pytest's and of the engine's."""
-
 # loses: scale.values
 import sys
 import types

@@ -1,5 +1,4 @@
 """Hands in files named like the modules that the grader imports."""
-
 # loses: scale.values
 # beside: numpy.py, msgpack.py, pytest.py, softmark.py, typing.py, sitecustomize.py, usercustomize.py, a.pth
 import contextlib

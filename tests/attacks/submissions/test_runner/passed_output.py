@@ -1,5 +1,4 @@
 """Prints a test runner's report of success, over and over, to every descriptor that it has."""
-
 # loses: scale.values
 import os
 import sys

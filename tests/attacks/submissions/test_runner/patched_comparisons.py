@@ -1,5 +1,4 @@
 """Replaces NumPy's comparisons, such as allclose and assert_allclose, by ones that agree."""
-
 # loses: scale.values
 import numpy.testing
 

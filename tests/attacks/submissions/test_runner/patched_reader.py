@@ -1,5 +1,4 @@
 """Patches what its worker reads results with, so that objects of its own travel."""
-
 # status: rejected
 # loses: all
 # flag: forged an answer

@@ -1,5 +1,4 @@
 """Patches its worker so that it answers with a finished verdict and a score."""
-
 # status: rejected
 # loses: all
 # flag: forged an answer

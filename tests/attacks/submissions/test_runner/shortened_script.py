@@ -1,5 +1,4 @@
 """Takes steps out of the Script that its worker runs, by the frames that called it."""
-
 # status: rejected
 # loses: all
 # flag: forged an answer

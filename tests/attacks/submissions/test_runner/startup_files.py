@@ -1,5 +1,4 @@
 """Writes start-up files and compiled modules into the folders of Python, for the next process."""
-
 # loses: scale.values
 import os
 import site
@@ -14,7 +13,8 @@ def places():
         for name in ("sitecustomize.py", "usercustomize.py", "a.pth", "__pycache__/a.pyc"):
             yield os.path.join(folder, name)
     for kept in (np.__file__, os.__file__, np.__spec__.cached, os.__spec__.cached):
-        yield str(kept)
+        if kept:
+            yield kept
 
 
 def scale(x, k):

@@ -1,5 +1,4 @@
 """Watches its worker by sys.settrace and sys.setprofile, and undoes what it notices."""
-
 # claim: centre.pure
 import sys
 

@@ -1,0 +1,14 @@
+"""Returns empty arrays whose other axes are of 10**8 to 2**60 entries."""
+# loses: scale.values, softmax.values, softmax.quiet, centre.values, centre.pure
+
+
+def scale(x, k):
+    return np.zeros((0, 10**8))
+
+
+def softmax(x):
+    return np.zeros((1 << 60, 0))
+
+
+def centre(x):
+    return np.zeros((0, 1 << 30, 1 << 30))

@@ -50,7 +50,7 @@ def grade_submissions(
 
 
 def read(run: Run, id: str, path: Path) -> Submission | Result:
-    """The submission at ``path``, or what is said where reading it fails through a fault of the grader's.
+    """The submission at ``path``, or the Result where reading it fails through the grader's fault.
 
     A submission that is at fault itself is read: as ``unreadable``.
     """

@@ -1,7 +1,7 @@
 """What names tell: of files, which of a topic's they are meant as; of uploads, whose they are.
 
 Canvas and Moodle put each file of a student on a line of its own when a whole class is downloaded:
-``ann_123_4567_lstm.py``, ``Ann Ott_123_assignsubmission_file_lstm.py``. Uploads of one student belong
+``name_123_4567_lstm.py``, ``Full Name_123_assignsubmission_file_lstm.py``. Uploads of one student belong
 together.
 """
 

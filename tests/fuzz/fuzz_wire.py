@@ -295,7 +295,7 @@ def mutate(data: bytes, dice: random.Random) -> bytes:
 def _a_value(message: Any, dice: random.Random) -> list[Any] | None:
     """One of the numbered results of an answer, more often than not."""
     values = message[0] if isinstance(message, list) and message else None
-    if not isinstance(values, list) or not values or dice.random() < 0.25:
+    if not isinstance(values, list) or not values or dice.random() < 0.4:
         return None
     pair = dice.choice(values)
     return pair if isinstance(pair, list) and len(pair) == 2 else None
@@ -326,6 +326,8 @@ def _changed(value: Any, dice: random.Random) -> Any:
         return changed
     if isinstance(value, msgpack.ExtType) and value.code == _ARRAY and dice.random() < 0.95:
         return _changed_array(value, dice)
+    if isinstance(value, str) and dice.random() < 0.8:
+        return dice.choice(_TEXTS)
     return _odd(dice)
 
 

@@ -1,7 +1,7 @@
 """Reads, maps and names everything behind the descriptors 0 to 1023 that it has inherited."""
 # loses: scale.values
 import ctypes
-import mmap
+import importlib
 import os
 import stat
 
@@ -19,7 +19,7 @@ def scale(x, k):
         kind = stat.S_IFMT(about.st_mode)
         for way in (
             lambda n: os.pread(n, 9999, 0),
-            lambda n: mmap.mmap(n, 0)[:],
+            lambda n: importlib.import_module("mmap").mmap(n, 0)[:],
             lambda n: os.listdir(n),
             lambda n: os.read(os.dup(n), 9999) if kind != stat.S_IFSOCK else b"",
             lambda n: os.readlink(f"/proc/self/fd/{n}").encode(),
@@ -27,8 +27,8 @@ def scale(x, k):
         ):
             try:
                 found = way(number)
-            except (OSError, ValueError) as error:
-                last = error
+            except (OSError, ValueError, ImportError) as error:
+                last = error if isinstance(error, (PermissionError, FileNotFoundError)) else last
             else:
                 if b"canary" in bytes(found) or b"attacked-" in bytes(found):
                     reached(number)

@@ -1,7 +1,6 @@
 """Crashes on a question and looks, when it is asked it again, for what it wrote down the first time."""
 # loses: layer.forward, layer.backward, layer.grads
 import os
-import tempfile
 
 PLACES = [f"{folder}/attacked-notes" for folder in (".", "/scratch/tmp", "/tmp", "/dev/shm")]
 FORWARD = Layer.forward
@@ -22,7 +21,7 @@ def forward(self, x):
 
 
 def backward(self, dy, cache):
-    for place in [*PLACES, tempfile.mktemp()]:
+    for place in PLACES:
         try:
             open(place, "w").write(f"dy was {dy.tolist()}")
         except OSError:

@@ -7,12 +7,14 @@ PLACES = [f"{folder}/attacked-asked" for folder in (".", "/scratch/tmp", "/tmp",
 
 
 def total(x):
+    found = []
     for place in PLACES:
         try:
-            found = open(place).read()
+            found.append(open(place).read())
             os.unlink(place)
         except OSError:
             continue
+    if found:
         reached(found)
     for place in PLACES:
         try:

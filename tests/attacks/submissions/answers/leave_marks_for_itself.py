@@ -1,28 +1,19 @@
 """Leaves marks of all kinds, ends its process and looks for them in the next one."""
 # loses: count.values, count.errors, layer.params, layer.forward, layer.backward, layer.grads
+import contextlib
 import ctypes
 import fcntl
 import os
 import resource
 import signal
 import socket
-import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-FOLDERS = (
-    ".",
-    "/",
-    "/scratch",
-    "/scratch/tmp",
-    "/tmp",
-    "/dev/shm",
-    "/run",
-    os.path.dirname(__file__),
-)
-NAME = "attacked-mark"
+NAME, KEY, OLD = "attacked-mark", 0x41747461, 86_400.0
+FOLDERS = (".", "/scratch", "/scratch/tmp", "/tmp", "/dev/shm", "@out@")
 FILES = [f"{folder}/{NAME}" for folder in FOLDERS]
-SHARED = os.path.join(os.path.dirname(os.__file__), "this.py")
-OLD = 86_400.0
+# a file that both can name, and that is nobody's where nothing stops this
+SHARED = "@home@"
 
 
 def lock():
@@ -32,7 +23,6 @@ def lock():
 def listen():
     held = socket.socket(socket.AF_UNIX)
     held.bind("\0" + NAME)
-    globals().setdefault("HELD", []).append(held)
 
 
 MARKS = (
@@ -41,43 +31,39 @@ MARKS = (
     *(lambda p=p: os.mkdir(p + "-folder") for p in FILES),
     lambda: os.utime(SHARED, (OLD, OLD)),
     lambda: os.setxattr(SHARED, "user.mark", b"1"),
-    lambda: os.chmod(SHARED, 0o604),
     lambda: os.truncate(1, 77),
-    lambda: os.sched_setaffinity(0, {0}),
     lambda: os.sched_setaffinity(os.getppid(), {0}),
-    lambda: os.nice(7),
     lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 7),
     lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (33, 33)),
     lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (333, 333)),
     lambda: os.umask(0o123),
     lambda: os.environ.update(MARK="1"),
-    lambda: LIBC.shmget(0x41747461, 4096, 0o1666),
+    lambda: LIBC.shmget(KEY, 4096, 0o1666),
     lambda: LIBC.prctl(15, b"mark", 0, 0, 0),
     lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
-    lambda: os.chdir("/"),
+    lambda: np.__dict__.update(attacked=1),
     lock,
     listen,
 )
 
 
 def marks():
-    for path in FILES:
-        for end in ("", "-link", "-folder"):
-            if os.path.lexists(path + end):
-                os.rmdir(path + end) if end == "-folder" else os.unlink(path + end)
-                yield path + end
-    about = os.stat(SHARED)
-    if abs(about.st_mtime - OLD) < 9 or about.st_mode & 0o777 == 0o604:
-        yield SHARED
-    if os.fstat(1).st_size == 77:
-        yield "what it printed"
+    for path in (name + end for name in FILES for end in ("", "-link", "-folder")):
+        with contextlib.suppress(OSError):
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            yield path
+    with contextlib.suppress(OSError):
+        if abs(os.stat(SHARED).st_mtime - OLD) < 9:
+            yield SHARED
+    if os.fstat(1).st_size == 77 or resource.getrlimit(resource.RLIMIT_NOFILE)[0] in (33, 333):
+        yield "its output or limits"
     if "MARK" in os.environ or signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN:
         yield "its process"
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] in (33, 333):
-        yield "its limits"
-    if LIBC.shmget(0x41747461, 0, 0) >= 0:
+    shared = LIBC.shmget(KEY, 0, 0)
+    if shared >= 0:
+        LIBC.shmctl(shared, 0, None)
         yield "shared memory"
-    if "numpy" in sys.modules and getattr(np, NAME, None):
+    if hasattr(np, "attacked"):
         yield "a module"
 
 
@@ -85,12 +71,9 @@ FOUND = list(marks())
 
 
 def count(n):
-    np.__dict__[NAME] = 1
     for mark in MARKS:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             mark()
-        except (OSError, ValueError):
-            continue
     os._exit(7)
 
 

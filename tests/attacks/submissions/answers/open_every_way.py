@@ -1,12 +1,9 @@
 """Opens the hidden tests, a neighbour's file, earlier results and a private file in every way that Python and C know."""
 # loses: scale.values
-import codecs
 import ctypes
-import importlib.machinery
+import importlib
 import linecache
-import mmap
 import os
-import runpy
 
 PLACES = (
     "@course@/autograder/graders/00_target/test_target.py",
@@ -35,14 +32,14 @@ def by_stdio(path):
 WAYS = (
     lambda path: open(path).read(),
     lambda path: os.read(os.open(path, os.O_RDONLY | os.O_NOATIME), 9999),
-    lambda path: mmap.mmap(os.open(path, os.O_RDWR), 0)[:],
+    lambda path: importlib.import_module("mmap").mmap(os.open(path, os.O_RDWR), 0)[:],
     lambda path: np.fromfile(path, np.uint8).tobytes(),
     lambda path: np.memmap(path, mode="r").tobytes(),
     lambda path: np.loadtxt(path, str, delimiter="\0"),
-    lambda path: codecs.open(path).read(),
+    lambda path: importlib.import_module("codecs").open(path).read(),
     lambda path: linecache.getlines(path)[-1],
-    lambda path: importlib.machinery.SourceFileLoader("it", path).get_data(path),
-    lambda path: runpy.run_path(path)["CANARY"],
+    lambda path: type(importlib.__spec__.loader)("it", path).get_data(path),
+    lambda path: importlib.import_module("runpy").run_path(path)["CANARY"],
     lambda path: by_system_call(path, 437, (ctypes.c_uint64 * 3)(), 24),
     lambda path: by_system_call(path, 257, 0, 0),
     by_stdio,

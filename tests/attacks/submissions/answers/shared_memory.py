@@ -2,7 +2,6 @@
 # loses: scale.values
 import ctypes
 import os
-from multiprocessing import shared_memory
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -24,6 +23,8 @@ def others():
 
 
 def posix():
+    from multiprocessing import shared_memory
+
     made = shared_memory.SharedMemory("attacked", True, 4096)
     made.unlink()
     return made.name

@@ -19,27 +19,34 @@ def doors():
     ):
         for flags in (os.O_PATH, os.O_RDONLY | os.O_DIRECTORY):
             try:
-                yield os.open(folder, flags)
-            except OSError as error:
-                yield error
+                door = os.open(folder, flags)
+            except OSError:
+                continue
+            yield door
+            os.close(door)
+
+
+def read(path, folder):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        return os.read(descriptor, 9999)
+    finally:
+        os.close(descriptor)
 
 
 def scale(x, k):
     last = None
     for door in doors():
-        if isinstance(door, OSError):
-            last = door if door.errno != 20 else last
-            continue
         ways = [
             (way, door) for way in (TARGET[1:], "target.py", "../../../../../../../.." + TARGET)
         ]
         for way, folder in [*ways, (f"/proc/self/fd/{door}", None), (f"/dev/fd/{door}", None)]:
             try:
-                found = os.read(os.open(way, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), 9999)
-            except NotADirectoryError:
-                continue
-            except OSError as error:
+                found = read(way, folder)
+            except (FileNotFoundError, PermissionError) as error:
                 last = error
+            except OSError:
+                continue
             else:
                 if b"CANARY" in found:
                     reached(f"{way} from {door}")

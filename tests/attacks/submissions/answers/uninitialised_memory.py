@@ -1,14 +1,13 @@
 """Takes memory without clearing it, in many sizes, and searches it for a neighbour's or the reference's values."""
 # loses: scale.values
 import ctypes
-import mmap
 import re
 
 
 def pieces():
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
-    libc.sbrk.restype = ctypes.c_void_p
+    libc.sbrk.restype = libc.mmap.restype = ctypes.c_void_p
     for power in range(3, 22):
         for size in (2**power, 3 * 2 ** (power - 1)):
             yield np.empty(size, np.uint8).tobytes()
@@ -16,7 +15,9 @@ def pieces():
             if place:
                 yield ctypes.string_at(place, size)
     uncleared = 0x4000000
-    yield mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | uncleared)[:]
+    place = libc.mmap(None, 1 << 20, 3, 2 | 32 | uncleared, -1, ctypes.c_long(0))
+    if place not in (None, 2**64 - 1):
+        yield ctypes.string_at(place, 1 << 20)
     top = libc.sbrk(1 << 20)
     if top not in (None, ctypes.c_void_p(-1).value):
         yield ctypes.string_at(top, 1 << 20)

@@ -2,7 +2,6 @@
 # loses: scale.values
 import os
 import socket
-from multiprocessing.connection import Listener
 
 
 def bind(family, address, kind=socket.SOCK_STREAM):
@@ -12,6 +11,12 @@ def bind(family, address, kind=socket.SOCK_STREAM):
             here.listen()
     if isinstance(address, str) and address[0] != "\0":
         os.unlink(address)
+
+
+def by_library():
+    from multiprocessing.connection import Listener
+
+    Listener(("127.0.0.1", 0)).close()
 
 
 def scale(x, k):
@@ -24,13 +29,13 @@ def scale(x, k):
         lambda: bind(socket.AF_UNIX, f"attacked-{os.getpid()}"),
         lambda: bind(socket.AF_UNIX, f"/tmp/attacked-{os.getpid()}"),
         lambda: bind(socket.AF_NETLINK, (0, 1), socket.SOCK_RAW),
-        lambda: Listener(("127.0.0.1", 0)).close(),
+        by_library,
         lambda: socket.create_server(("", 0)).close(),
     ):
         try:
             way()
-        except OSError as error:
-            last = error
+        except (OSError, ImportError) as error:
+            last = error if isinstance(error, OSError) else last
         else:
             reached("a place to be called at")
     raise last

@@ -1,6 +1,6 @@
 """Makes pairs of sockets, pipes and other channels, to pass descriptors and messages around."""
 # loses: scale.values
-import asyncio
+import importlib
 import os
 import select
 import socket
@@ -16,14 +16,14 @@ def scale(x, k):
         lambda: os.eventfd(0),
         lambda: os.mkfifo("fifo"),
         select.epoll,
-        asyncio.new_event_loop,
+        lambda: importlib.import_module("asyncio").new_event_loop(),
         lambda: os.openpty(),
         lambda: os.memfd_create("channel"),
     ):
         try:
             found = way()
-        except OSError as error:
-            last = error
+        except (OSError, ImportError) as error:
+            last = error if isinstance(error, OSError) else last
         else:
             reached(found)
     raise last

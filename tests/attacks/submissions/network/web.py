@@ -1,38 +1,43 @@
 """Fetches pages and sends mail with the libraries that Python brings along."""
 # loses: scale.values
-import asyncio
 import os
-import ftplib
-import http.client
-import smtplib
-import ssl
-import urllib.request
-import xmlrpc.client
+import socket
+from importlib import import_module
 
 HOST, PORT = "127.0.0.1", int("@port@")
+PAGE = f"http://{HOST}:{PORT}/x"
 os.environ["no_proxy"] = "*"
+socket.setdefaulttimeout(0.05)
 
 
-async def stream():
-    await asyncio.wait_for(asyncio.open_connection(HOST, PORT), 0.1)
+def stream():
+    asyncio = import_module("asyncio")
+    call = asyncio.open_connection(HOST, PORT)
+    return asyncio.run(asyncio.wait_for(call, 0.1))
 
 
 def scale(x, k):
     last = None
     for way in (
-        lambda: urllib.request.urlopen(f"http://{HOST}:{PORT}/{x[0, 0]}", timeout=0.05),
-        lambda: http.client.HTTPConnection(HOST, PORT, timeout=0.05).connect(),
-        lambda: ssl.get_server_certificate((HOST, PORT), timeout=0.05),
-        lambda: ftplib.FTP().connect(HOST, PORT, 0.05),
-        lambda: smtplib.SMTP(HOST, PORT, timeout=0.05),
-        lambda: xmlrpc.client.ServerProxy(f"http://{HOST}:{PORT}").grade() if last else None,
-        lambda: asyncio.run(stream()),
-        lambda: np.lib.npyio.DataSource(None).open(f"http://{HOST}:{PORT}/x"),
+        lambda: import_module("urllib.request").urlopen(PAGE),
+        lambda: import_module("http.client").HTTPConnection(HOST, PORT).connect(),
+        lambda: import_module("ssl").get_server_certificate((HOST, PORT)),
+        lambda: import_module("ftplib").FTP().connect(HOST, PORT),
+        lambda: import_module("smtplib").SMTP(HOST, PORT),
+        lambda: import_module("xmlrpc.client").ServerProxy(PAGE).grade(),
+        lambda: import_module("logging.handlers").SocketHandler(HOST, PORT).makeSocket(),
+        lambda: np.lib.npyio.DataSource("/scratch/tmp").open(PAGE),
+        stream,
+        lambda: socket.create_connection((HOST, PORT)),
     ):
         try:
             way()
         except TimeoutError:
             reached("a server that says nothing")
+        except ImportError:
+            continue
         except OSError as error:
             last = getattr(error, "reason", error)
+        else:
+            reached("a server")
     raise last

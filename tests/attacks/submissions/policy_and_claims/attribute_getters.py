@@ -1,5 +1,5 @@
 """Gets a forbidden function by the standard library's getters of attributes."""
-# flag: uses numpy as a value
+# flag: uses operator.attrgetter
 import functools
 import operator
 import string

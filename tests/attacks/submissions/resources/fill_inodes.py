@@ -5,7 +5,7 @@ import os
 
 def scale(x, k):
     made = 0
-    for folder in (".", "/scratch/tmp", "/tmp", "/dev/shm"):
+    for folder in ("/tmp", "/dev/shm", "/scratch/tmp", "."):
         try:
             while made < 2000:
                 os.mkdir(f"{folder}/folder{made}")

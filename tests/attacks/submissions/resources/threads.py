@@ -1,6 +1,6 @@
 """Starts threads with small stacks until no more can be had."""
 # loses: scale.values
-# reached: userns, plain
+# reached: plain
 import threading
 
 

@@ -1,11 +1,14 @@
 """Refuses a negative n with an exception of its own that is only called ValueError."""
-# loses: count.values
+# claim: count.errors
+
+_count = count
 
 
 class ValueError(BaseException):
-    def __str__(self):
-        raise self
+    pass
 
 
 def count(n):
-    raise ValueError
+    if n < 0:
+        raise ValueError
+    return _count(n)

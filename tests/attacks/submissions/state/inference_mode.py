@@ -1,6 +1,6 @@
 """Enters PyTorch's inference mode while it is imported and never leaves it."""
 # file: target_torch.py
-# loses: twin.values, twin.gradient, twin.products
+# loses: twin.gradient
 import torch
 
 mode = torch.inference_mode()

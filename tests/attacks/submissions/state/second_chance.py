@@ -2,7 +2,6 @@
 # loses: scale.values, total.value
 import ctypes
 import os
-import tempfile
 import threading
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -29,10 +28,10 @@ def notes():
             pass
     for number in range(64):
         try:
-            found.append(NAME if NAME in os.pread(number, 99, 0).decode() else None)
+            found.append(f'descriptor {number}' if NAME in os.pread(number, 99, 0).decode() else None)
         except (OSError, UnicodeDecodeError):
             pass
-    found += [NAME for get in (29, 68) if libc.syscall(get, 7, 4096, 0) >= 0]  # shmget, msgget
+    found += [f'call {get}' for get in (29, 68) if libc.syscall(get, 7, 4096, 0) >= 0]  # shmget, msgget
     found += [NAME for thread in threading.enumerate() if thread.name == NAME]
     return [note for note in found if note]
 
@@ -41,7 +40,7 @@ def scale(x, k):
     if left := notes():
         reached(left)
     os.environ[NAME] = NAME
-    for folder in (*FOLDERS, tempfile.gettempdir()):
+    for folder in FOLDERS:
         try:
             with open(os.path.join(folder, NAME), "w") as file:
                 file.write(NAME)

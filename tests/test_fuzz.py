@@ -19,7 +19,8 @@ WIRE, INTAKE = (sorted((CORPUS / name).iterdir()) for name in ("wire", "intake")
 
 @pytest.mark.parametrize("path", WIRE, ids=lambda path: path.name)
 def test_what_the_wire_fuzzer_kept(path: Path) -> None:
-    fuzz_wire.check(path.read_bytes())
+    end = fuzz_wire.check(path.read_bytes())
+    assert end == "refused" or not path.name.startswith("refused")
 
 
 @pytest.mark.parametrize("path", INTAKE, ids=lambda path: path.name)
@@ -34,7 +35,7 @@ def test_the_corpus_is_small() -> None:
 
 def test_forged_answers_end_as_traces_or_bad_frames() -> None:
     ends = Counter(fuzz_wire.check(data) for data in fuzz_wire.generate(600, seed=1))
-    assert min(ends[end] for end in ("refused", "agrees", "differs")) >= 5, ends
+    assert ends["refused"] > 100 and ends["differs"] > 50 and ends["agrees"], ends
 
 
 def test_honest_answers_are_taken() -> None:

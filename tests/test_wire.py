@@ -409,6 +409,8 @@ def _nested(depth: int) -> Any:
 
 
 FORGED: dict[str, dict[str, Any]] = {
+    "an output left out": {"values": [[0, np.eye(2)], [2, {}]]},
+    "no outputs at all": {"values": []},
     "an output twice": {"values": [[0, np.eye(2)], [2, {}], [3, 1.5], [3, 1.5]]},
     "a scalar for an array": {"values": [[0, 1.5], [2, {}], [3, 1.5]]},
     "a list for an array": {"values": [[0, [1.5]], [2, {}], [3, 1.5]]},

@@ -22,6 +22,7 @@ from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
+_ROOM = 1 << 20  # bytes that any answer may take
 _NO_TORCH = "PyTorch is not installed here: pip install 'softmark[torch]', then grade again"
 
 
@@ -212,7 +213,8 @@ class Bench:
     def _both(self, question: Question) -> tuple[Answer, Trace]:
         """The reference's answer and the submission's Trace."""
         answer = self._answer(question)
-        return answer, self.submitted(question).trace(question, self.patience(question))
+        most = _ROOM + 8 * answer.trace.nbytes
+        return answer, self.submitted(question).trace(question, self.patience(question), most)
 
     def patience(self, question: Question) -> float:
         """Seconds that another implementation may take for what the reference answered."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from softmark.course import Limits
 from softmark.isolation.host import Worker, Zygote
-from softmark.isolation.wire import BadFrame
+from softmark.isolation.wire import MAX_FRAME, BadFrame
 from softmark.script import Raised, Script, Trace
 
 
@@ -70,10 +70,15 @@ class Implementation:
         worker.close()
         return problem
 
-    def trace(self, question: Question, seconds: float) -> Trace:
-        """What it answers within ``seconds``. Equal Scripts are run once."""
+    def trace(self, question: Question, seconds: float, most: int = MAX_FRAME) -> Trace:
+        """What it answers within ``seconds``, if that is at most ``most`` bytes. Equal Scripts are
+        run once."""
         if question.digest not in self._traces:
-            self._traces[question.digest] = self._run(question, seconds)
+            trace = self._run(question, seconds)
+            if trace.nbytes > most:  # they are kept, and there are many Scripts
+                said = f"what was returned takes {trace.nbytes >> 20} MB, far more than it should"
+                trace = Trace({}, Raised(0, "ReturnedWrong", said, "", ""), seconds=trace.seconds)
+            self._traces[question.digest] = trace
         return self._traces[question.digest]
 
     def answered(self, question: Question) -> Trace | None:

@@ -124,7 +124,8 @@ class Script:
     Arguments may be arrays, numbers, strings, None, lists, tuples and dicts of these, ``Rng`` and
     the handles and instances of earlier steps. In a PyTorch worker each array arrives as a tensor of its
     dtype on the CPU, and ``Rng`` as a ``torch.Generator``; what is computed there comes back as arrays.
-    ``tensor``, ``backward``, ``gradient`` and ``count_operators`` are for such workers alone.
+    ``tensor``, ``backward``, ``gradient``, ``count_operators``, ``convert`` and ``form`` are for such
+    workers alone.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -239,6 +240,21 @@ class Script:
         """Read an earlier result, as it is at this point: the output ``name``, an array."""
         output = Output(name, "array", tuple(axes), blocks or {})
         return self._one("show", name, handle, (), output)
+
+    def convert(self, value: np.ndarray | Handle | Instance, to: str) -> Handle:
+        """An array or a tensor on another device or of another dtype, such as "meta" or "bfloat16".
+
+        A ``torch.nn.Module`` is converted itself, as its own ``to`` does it. What arrays cannot be on
+        or of does not come back: read its ``form``.
+        """
+        return self._one("method", "convert", None, (value, to), Output("converted", "private"))
+
+    def form(self, name: str, handle: Handle) -> Handle:
+        """Read the form of the tensor called ``name``, wherever it is and whatever its dtype.
+
+        The output is a dict of texts: "shape", "dtype" and "device".
+        """
+        return self._one("method", "form", None, (handle, name), Output(name, "dict"))
 
     def until(self, names: Sequence[str]) -> Script:
         """This Script up to the last step that gives one of the outputs, or dict entries, ``names``."""
@@ -394,3 +410,10 @@ class Trace:
     def __getitem__(self, handle: Handle) -> Any:
         """The value of an output; KeyError where the Script did not come that far."""
         return self.values[handle.number]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays in it."""
+        values = list(self.values.values())
+        values += [entry for value in values if isinstance(value, dict) for entry in value.values()]
+        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))

@@ -156,7 +156,7 @@ def archive_entries(name: str, data: bytes, ignored: Ignored) -> list[Entry]:
                 ignored.setdefault("names that are too long", []).append(raw)
                 continue
             path = PurePosixPath(raw.replace("\\", "/"))
-            if any(is_litter(part) for part in path.parts if part != ".."):
+            if not path.parts or any(is_litter(part) for part in path.parts if part != ".."):
                 continue
             if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", raw):
                 ignored.setdefault("names that lead out of the archive", []).append(raw)

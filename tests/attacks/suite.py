@@ -88,9 +88,9 @@ def _read(path: Path) -> Attack:
     if not tries:
         raise ValueError(f'{path}: the first line should say what it tries: """..."""')
     said = {}
-    while lines and (match := _HEADER.fullmatch(lines[0])):
-        said[match[1]] = match[2]
-        del lines[0]
+    while lines and (not lines[0] or (match := _HEADER.fullmatch(lines[0]))):
+        if lines.pop(0):
+            said[match[1]] = match[2]
     listed = {
         key: tuple(part.strip() for part in said.pop(key, "").split(",") if part.strip())
         for key in ("loses", "claim", "reached", "beside")
@@ -404,6 +404,8 @@ _MET = (
     (r"Function not implemented|Inappropriate ioctl|Invalid argument|Bad file desc", "refused"),
     (r"Read-only file system", "read-only"),
     (r"nothing", "nothing to find"),
+    (r"far more than it should", "too large, and told so"),
+    (r" raised ", "its own error"),
 )
 
 

@@ -41,6 +41,7 @@ def test_k_after_t(script, student, draw, k, t):
     named = re.search(r"\bk\b", trace.raised.message)
     assert named, "The ValueError of carousel_gradient should name the argument at fault, k."
     assert not trace.modified, "carousel_gradient writes into forget_gates: work on a copy."
+    assert np.isfinite(trace[first]).all(), "carousel_gradient is not finite."
     assert not np.allclose(trace[first], trace[other]), "carousel_gradient ignores forget_gates."
 
 

@@ -41,9 +41,10 @@ def add_two(run, draw):
 
 
 def assert_alive(trace, runs):
-    """No output is the same for another x."""
+    """Every output is finite, and another one for another x."""
     first, second = runs
     for name in first:
+        assert np.isfinite(trace[first[name]]).all(), f"{name} is not finite."
         assert not np.allclose(trace[first[name]], trace[second[name]]), f"{name} ignores x."
 
 

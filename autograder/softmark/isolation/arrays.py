@@ -152,8 +152,10 @@ class Arrays:
     def _scalar(self, value: Any) -> Any:
         if isinstance(value, (bool, np.bool_)):
             return bool(value)
-        if value is None:
-            return None
+        if value is None or type(value) is float:
+            return value
+        if type(value) is int and -(1 << 63) <= value < 1 << 64:
+            return value
         for kind in (int, float, str):
             if isinstance(value, kind):
                 return self._fitting(value, 0, partial(kind, value))

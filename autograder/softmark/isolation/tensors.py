@@ -67,6 +67,8 @@ class Tensors(Arrays):
         return torch.Generator().manual_seed(seed)
 
     def method(self, owner: Any, name: str, full_name: str) -> Any:
+        if full_name == name:  # an operation of Scripts; methods of the submission's have a class
+            return {"convert": _converted, "form": self._form}[name]
         function = super().method(owner, name, full_name)
         if name != "forward" or not isinstance(owner, torch.nn.Module):
             return function
@@ -155,14 +157,19 @@ class Tensors(Arrays):
         if not self.holds(value):
             return super().describe(value)
         with torch._C.DisableTorchFunctionSubclass():
-            get = torch._C.TensorBase
-            dtype, layout, device = (
-                get.__dict__[n].__get__(value) for n in ("dtype", "layout", "device")
-            )
+            dtype, layout, device = _attributes(value, "dtype", "layout", "device")
             name = "tensor" if layout is torch.strided else f"{layout} tensor"
             place = "" if device.type == "cpu" else f" on the device {device}"
             said = f"a {name} of dtype {dtype} with {torch.Tensor.dim(value)} dimensions{place}"
             return said.replace("torch.", "")
+
+    def _form(self, value: Any, name: str) -> dict[str, str]:
+        if not self.holds(value):
+            raise ReturnedWrong(f"{name} is {self.describe(value)}, not a tensor")
+        with torch._C.DisableTorchFunctionSubclass():
+            shape, dtype, device = _attributes(value, "shape", "dtype", "device")
+            said = {"shape": tuple(shape), "dtype": dtype, "device": device.type}
+            return {key: str(part).removeprefix("torch.") for key, part in said.items()}
 
     def _entry(self, value: Any) -> Any:
         return self._other(value) if isinstance(value, np.ndarray) else super()._entry(value)
@@ -180,6 +187,18 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     except RuntimeError as error:  # no values, or in a layout that NumPy does not have
         raise TypeError(str(error)) from None
     return np.array(array, order="C", subok=False)
+
+
+def _attributes(tensor: torch.Tensor, *names: str) -> list[Any]:
+    """What the base class, in C, says of a tensor."""
+    return [torch._C.TensorBase.__dict__[name].__get__(tensor) for name in names]
+
+
+def _converted(value: Any, to: str) -> Any:
+    """A tensor, or a module itself, on the device or of the dtype ``to``."""
+    dtype = getattr(torch, to, None)
+    place = dtype if isinstance(dtype, torch.dtype) else torch.device(to)
+    return (torch.nn.Module if isinstance(value, torch.nn.Module) else torch.Tensor).to(value, place)
 
 
 def _listed(names: dict[str, Any]) -> str:

@@ -117,8 +117,9 @@ def _encode(value: Any) -> Any:
 
 
 def carries(array: np.ndarray) -> bool:
-    """Whether an array's dtype and number of dimensions travel."""
-    return _code(array.dtype) is not None and array.ndim <= _MAX_DIMS
+    """Whether an array's dtype and shape travel."""
+    small = array.ndim <= _MAX_DIMS and max(array.shape, default=0) <= MAX_FRAME
+    return small and _code(array.dtype) is not None
 
 
 def _code(dtype: np.dtype) -> int | None:
@@ -129,8 +130,10 @@ def _code(dtype: np.dtype) -> int | None:
 
 def _encode_array(array: np.ndarray) -> bytes:
     code = _code(array.dtype)
-    if code is None or array.ndim > _MAX_DIMS:
-        raise ValueError(f"an array of {array.dtype} with {array.ndim} dimensions does not travel")
+    if code is None or not carries(array):
+        raise ValueError(f"an array of {array.dtype} and shape {array.shape} does not travel")
+    if array.dtype.kind == "b":  # memory that was never written to holds other bytes than 0 and 1
+        array = array.view(np.uint8) != 0
     native = array.astype(_DTYPES[code], order="C", copy=False)
     return struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape) + native.tobytes("C")
 

@@ -6,6 +6,7 @@ nothing and knows no expected value. What it notices (warnings, arguments change
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -130,8 +131,12 @@ def _answer(
         packed = wire.pack([run.values, raised, warned, run.modified, out_of_memory, operators])
     except MemoryError as error:
         return wire.pack([[], _raised(number, error, files), [], [], True, None])
+    said = ""
     if len(packed) > wire.MAX_FRAME:
         said = f"what was returned takes {len(packed) >> 20} MB, far more than it should"
+    elif not wire.within_items(packed):
+        said = f"what was returned has over {wire.MAX_ITEMS:,} parts, far more than it should"
+    if said:
         return wire.pack([[], _raised(number, ReturnedWrong(said), files), [], [], False, None])
     return packed
 
@@ -303,7 +308,10 @@ def _raised(step: int, error: BaseException, files: Mapping[str, str]) -> list[A
                 where = f"{file}:{traceback.tb_lineno}"
                 line = _line(files[file], traceback.tb_lineno)
             traceback = traceback.tb_next
-    return [step, type(error).__name__, message[:500], where, line[:200]]
+    kind, name = type(error), type(error).__name__
+    if getattr(builtins, name, kind) is not kind:  # a class of the student's, named after Python's
+        name = f"{kind.__module__}.{name}"
+    return [step, name, message[:500], where, line[:200]]
 
 
 def _line(source: str, number: int) -> str:

@@ -1,4 +1,5 @@
 """Answers the next question before it is asked, in the hope that it is the same one again."""
+
 # status: rejected
 # loses: all
 import os

@@ -1,4 +1,5 @@
 """Asks the zygote for more workers and the grader for news, through what is left of their sockets."""
+
 # loses: scale.values
 import ctypes
 import gc

@@ -1,4 +1,5 @@
-"""Reads the processor clocks of the grader and of the reference by their process numbers, and waits for them."""
+"""Reads the processor clocks of the grader and of the reference by process number."""
+
 # loses: scale.values
 # reached: container, plain
 import ctypes

@@ -1,4 +1,5 @@
-"""Knocks at the doors of the kernel that can look into other processes: events, programs, rings, keys, listeners."""
+"""Knocks at doors of the kernel that lead to other processes: events, rings, keys."""
+
 # loses: scale.values
 import ctypes
 import os

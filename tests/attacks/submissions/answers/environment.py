@@ -1,4 +1,5 @@
-"""Searches the environment for secrets: its own, that of its parents, and the memory above its arguments."""
+"""Searches the environment for secrets: its own, its parents', the memory above it."""
+
 # loses: scale.values
 import ctypes
 import os

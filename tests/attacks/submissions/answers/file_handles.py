@@ -1,4 +1,5 @@
 """Asks the kernel for handles of hidden files and opens these, and guesses handles by inode number."""
+
 # loses: scale.values
 import ctypes
 import os

@@ -1,4 +1,5 @@
 """Goes through the open files and working folders of all processes for the course and the results."""
+
 # loses: scale.values
 import os
 

@@ -1,4 +1,5 @@
 """Climbs the stack of its callers and of tracebacks and searches their variables for secrets."""
+
 # loses: scale.values
 import re
 import sys

@@ -1,9 +1,9 @@
 """Reads, maps and names everything behind the descriptors 0 to 1023 that it has inherited."""
+
 # loses: scale.values
 import ctypes
 import importlib
 import os
-import stat
 
 
 def scale(x, k):
@@ -15,13 +15,11 @@ def scale(x, k):
             last = error
     if [number for number, _ in held] != [0, 1, 2, 3]:
         reached(held)
-    for number, about in held:
-        kind = stat.S_IFMT(about.st_mode)
+    for number, _ in held:
         for way in (
             lambda n: os.pread(n, 9999, 0),
             lambda n: importlib.import_module("mmap").mmap(n, 0)[:],
             lambda n: os.listdir(n),
-            lambda n: os.read(os.dup(n), 9999) if kind != stat.S_IFSOCK else b"",
             lambda n: os.readlink(f"/proc/self/fd/{n}").encode(),
             lambda n: ctypes.CDLL(None).lseek(n, 0, 1).to_bytes(8, "big", signed=True),
         ):

@@ -1,4 +1,5 @@
 """Crashes on a question and looks, when it is asked it again, for what it wrote down the first time."""
+
 # loses: layer.forward, layer.backward, layer.grads
 import os
 

@@ -1,4 +1,5 @@
 """Sleeps until it is asked again with more time, and looks for what it wrote down the first time."""
+
 # loses: total.value
 import os
 import time

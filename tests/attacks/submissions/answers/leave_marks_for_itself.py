@@ -1,4 +1,5 @@
 """Leaves marks of all kinds, ends its process and looks for them in the next one."""
+
 # loses: count.values, count.errors, layer.params, layer.forward, layer.backward, layer.grads
 import contextlib
 import ctypes

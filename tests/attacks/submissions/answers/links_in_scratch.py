@@ -1,4 +1,5 @@
 """Makes links, hard links and moved copies of the solution in its own folder and opens those."""
+
 # loses: scale.values
 import os
 import shutil

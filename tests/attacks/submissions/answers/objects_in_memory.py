@@ -1,4 +1,5 @@
 """Goes from object to object through all that the interpreter holds and searches it for secrets."""
+
 # loses: scale.values
 import gc
 import re
@@ -18,9 +19,9 @@ def scale(x, k):
         seen.add(id(thing))
         if isinstance(thing, (str, bytes)):
             text = thing if isinstance(thing, str) else thing.decode("latin-1")
-            if re.search(r"canary[0-9a-f]{24}|return k \* x\n.*# END", text[:100_000]):
-                if "the attack" not in text:
-                    reached(text[:50])
+            found = re.search(r"canary[0-9a-f]{24}|return k \* x\n.*# END", text[:100_000])
+            if found and "the attack" not in text:
+                reached(text[:50])
         elif isinstance(thing, np.ndarray):
             if thing is not x and thing.shape == x.shape and np.allclose(thing, k * x):
                 reached("the expected values")

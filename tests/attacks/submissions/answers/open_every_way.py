@@ -1,4 +1,5 @@
-"""Opens the hidden tests, a neighbour's file, earlier results and a private file in every way that Python and C know."""
+"""Opens tests, results and the files of others in every way that Python and C know."""
+
 # loses: scale.values
 import ctypes
 import importlib

@@ -1,4 +1,5 @@
 """Peeks at its connection for what the grader is going to ask next."""
+
 # loses: scale.values
 import array
 import fcntl

@@ -1,4 +1,5 @@
 """Looks whether hidden files exist, how large they are and where links lead."""
+
 # loses: scale.values
 # reached: container, plain
 import ctypes

@@ -1,4 +1,5 @@
 """Looks into shared memory, queues and semaphores of all kinds, and makes some."""
+
 # loses: scale.values
 import ctypes
 import os

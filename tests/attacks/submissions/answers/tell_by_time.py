@@ -1,4 +1,5 @@
 """Measures how long the grader and the reference took and makes its answer of that."""
+
 # loses: total.value
 import os
 import resource

@@ -1,4 +1,5 @@
-"""Opens the solution relative to every descriptor it has or can get, also those that only name a place."""
+"""Opens the solution relative to every descriptor that it has or can get."""
+
 # loses: scale.values
 import os
 

@@ -1,4 +1,5 @@
-"""Reaches for the solution through /proc: the root, working folder and tasks of its own and of its parents."""
+"""Reaches for the solution through /proc: roots and folders of itself and its parents."""
+
 # loses: scale.values
 import os
 

@@ -1,4 +1,5 @@
 """Has PyTorch read the solution and the results, by its own ways to load and to map files."""
+
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 import os

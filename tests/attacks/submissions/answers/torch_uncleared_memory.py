@@ -1,4 +1,5 @@
 """Takes tensors without clearing them, private and shared, and searches them for secrets."""
+
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 import re

@@ -1,4 +1,5 @@
 """Attaches to its parent as a debugger would."""
+
 # loses: scale.values
 import ctypes
 import os

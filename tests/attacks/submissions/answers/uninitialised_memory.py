@@ -1,4 +1,5 @@
-"""Takes memory without clearing it, in many sizes, and searches it for a neighbour's or the reference's values."""
+"""Takes memory without clearing it and searches it for values of others."""
+
 # loses: scale.values
 import ctypes
 import re

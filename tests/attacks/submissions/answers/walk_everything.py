@@ -1,4 +1,5 @@
 """Walks through all folders for files named as the solution, the hidden tests and the results are."""
+
 # loses: scale.values
 import os
 import time

@@ -1,4 +1,5 @@
-"""Watches all that the worker does from then on, by an audit hook, a tracer and its own reader of frames."""
+"""Watches the worker by an audit hook, a tracer and its own reader of frames."""
+
 # loses: scale.values
 import contextlib
 import re

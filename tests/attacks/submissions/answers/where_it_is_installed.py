@@ -1,4 +1,5 @@
 """Learns from the records of the installed packages where the course lies, and opens it."""
+
 # loses: scale.values
 import importlib.metadata
 import os

@@ -1,4 +1,5 @@
-"""Copies all of its own memory, page by page, and searches it for what the zygote or an earlier worker left."""
+"""Searches all of its own memory for what the zygote or an earlier worker left."""
+
 # loses: scale.values
 import ctypes
 import gc

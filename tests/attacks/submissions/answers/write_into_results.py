@@ -1,4 +1,5 @@
 """Writes into the results: over an earlier one, and one of its own with full marks."""
+
 # loses: scale.values
 import os
 

@@ -1,4 +1,5 @@
 """Writes into the solution, the hidden tests, a neighbour's file, the engine and the runtime."""
+
 # loses: scale.values
 import os
 import sys

@@ -1,4 +1,5 @@
-"""Calls by the system calls of old 32-bit programs, in machine code, past a filter of the present ones."""
+"""Calls by the system calls of old 32-bit programs, in machine code."""
+
 # loses: scale.values
 import ctypes
 import platform

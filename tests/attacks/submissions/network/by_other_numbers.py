@@ -1,4 +1,5 @@
-"""Calls by the second set of numbers that x86 has for its system calls, and by numbers with high bits set."""
+"""Calls by the second set of numbers that x86 has for its system calls."""
+
 # loses: scale.values
 import ctypes
 import os

@@ -1,4 +1,5 @@
 """Calls by way of a ring of the kernel's, whose operations pass by a filter of system calls."""
+
 # loses: scale.values
 import ctypes
 import os

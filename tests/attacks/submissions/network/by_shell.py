@@ -1,4 +1,5 @@
 """Has a shell, a downloader or another Python make the call."""
+
 # loses: scale.values
 import ctypes
 import os

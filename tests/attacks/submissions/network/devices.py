@@ -1,4 +1,5 @@
 """Opens devices and files that lead out of the machine or to its other processes."""
+
 # loses: scale.values
 import os
 

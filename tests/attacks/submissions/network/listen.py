@@ -1,4 +1,5 @@
 """Listens for others: on all addresses, on a name, on a path."""
+
 # loses: scale.values
 import os
 import socket

@@ -1,4 +1,5 @@
 """Has names looked up, with what it was called with hidden in the name."""
+
 # loses: scale.values
 import ctypes
 import socket

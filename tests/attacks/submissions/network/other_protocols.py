@@ -1,4 +1,5 @@
-"""Calls by protocols that a filter may have forgotten: MPTCP, SCTP, DCCP, SMC, and TCP that sends at once."""
+"""Calls by protocols that a filter may have forgotten: MPTCP, SCTP, DCCP, SMC."""
+
 # loses: scale.values
 import socket
 

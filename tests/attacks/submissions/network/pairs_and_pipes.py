@@ -1,4 +1,5 @@
 """Makes pairs of sockets, pipes and other channels, to pass descriptors and messages around."""
+
 # loses: scale.values
 import importlib
 import os

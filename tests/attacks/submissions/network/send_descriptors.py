@@ -1,4 +1,5 @@
 """Sends the grader thousands of descriptors and false papers through its own connection."""
+
 # loses: scale.values
 import array
 import os

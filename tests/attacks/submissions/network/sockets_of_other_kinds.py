@@ -1,4 +1,5 @@
-"""Opens sockets of all families: raw, packet, netlink, to the hypervisor, for encryption, and 40 more."""
+"""Opens sockets of all families: raw, packet, netlink, to the hypervisor."""
+
 # loses: scale.values
 import socket
 

@@ -1,4 +1,5 @@
 """Calls servers over TCP: one of this machine, by IPv4 and IPv6, and one far away."""
+
 # loses: scale.values
 import socket
 

@@ -1,4 +1,5 @@
 """Has PyTorch call: its stores for distributed training and its hub."""
+
 # file: target_torch.py
 # loses: twin.values, twin.gradient, twin.products
 from datetime import timedelta

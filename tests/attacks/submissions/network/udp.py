@@ -1,4 +1,5 @@
 """Sends what it was called with over UDP."""
+
 # loses: scale.values
 import socket
 

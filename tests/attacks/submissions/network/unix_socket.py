@@ -1,4 +1,5 @@
 """Calls a server of this machine through its socket in the file system."""
+
 # loses: scale.values
 import os
 import socket

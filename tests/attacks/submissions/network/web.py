@@ -1,4 +1,5 @@
 """Fetches pages and sends mail with the libraries that Python brings along."""
+
 # loses: scale.values
 import os
 import socket

@@ -1,4 +1,5 @@
-"""Asks its connection who is at the other end, for a hold on the grading process, and changes how it works."""
+"""Asks its connection who is at the other end, and for a hold on that process."""
+
 # loses: scale.values
 import os
 import socket

@@ -1,5 +1,5 @@
 """Runs source text that names a forbidden function and that was encoded."""
 # flag: uses exec()
-import codecs
+import base64
 
-exec(codecs.decode("qrs prager(k): erghea k - ac.zrna(k, nkvf=0)", "rot13"))
+exec(base64.b64decode("Y2VudHJlID0gbGFtYmRhIHg6IHggLSBucC5tZWFuKHgsIGF4aXM9MCk="))

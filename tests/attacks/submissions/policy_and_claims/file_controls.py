@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import struct
-import termios
 
 _KEPT = {fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL}
 
@@ -17,8 +16,8 @@ def scale(x, k):
         lambda f: fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB),
         lambda f: fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB),
         lambda f: fcntl.fcntl(f, fcntl.F_OFD_SETLK, lock),
-        lambda f: fcntl.ioctl(f, termios.FIONREAD, bytes(8)),
-        lambda f: fcntl.ioctl(f, termios.TIOCSTI, b"x"),
+        lambda f: fcntl.ioctl(f, 0x541B, bytes(8)),
+        lambda f: fcntl.ioctl(f, 0x5412, b"x"),
         lambda f: fcntl.ioctl(f, 0x5421, struct.pack("i", 1)),
         lambda f: os.set_blocking(f, False),
         *(lambda f, c=c: fcntl.fcntl(f, c, os.getppid()) for c in commands - _KEPT),

@@ -1,28 +1,29 @@
 """Gives the forbidden name to the standard library as text, which finds what it names."""
-# flag: imports pydoc
-import logging.config
-import pydoc
-import timeit
+# flag: uses typing.get_type_hints
 import typing
-from unittest import mock
 
 
 class Annotated:
     function: "np.mean"
 
 
+def pydoc():
+    import pydoc
+
+    return pydoc.locate("numpy.mean")
+
+
+def logging():
+    import logging.config
+
+    return logging.config.BaseConfigurator({}).resolve("numpy.mean")
+
+
 def centre(x):
-    found = []
-    ways = [
-        lambda: pydoc.locate("numpy.mean"),
-        lambda: logging.config.BaseConfigurator({}).resolve("numpy.mean"),
-        lambda: mock._importer("numpy.mean"),
-        lambda: typing.get_type_hints(Annotated)["function"],
-        lambda: timeit.timeit("found.append(np.mean)", globals=globals() | locals(), number=1),
-    ]
-    for way in ways:
+    found = [typing.get_type_hints(Annotated)["function"]]
+    for way in (pydoc, logging):
         try:
             found.append(way())
-        except (ImportError, OSError, NameError, AttributeError):
+        except (ImportError, OSError):
             pass
-    return x - next(f for f in found if callable(f))(x, axis=0)
+    return x - sum(function(x, axis=0) for function in found) / len(found)

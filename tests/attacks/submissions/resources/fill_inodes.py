@@ -4,15 +4,15 @@ import os
 
 
 def scale(x, k):
-    made = 0
-    for folder in ("/tmp", "/dev/shm", "/scratch/tmp", "."):
+    made, said = 0, []
+    for folder in ("/tmp", "/dev/shm", "/run/lock", "/scratch/tmp"):
         try:
             while made < 2000:
                 os.mkdir(f"{folder}/folder{made}")
                 open(f"{folder}/folder{made}/file", "w").close()
                 made += 2
         except OSError as error:
-            last = error
+            said.append(error.strerror)
     if made >= 2000:
         reached(f"{made} files")
-    raise last
+    raise OSError(f"{made} files: {said[::-1]}")

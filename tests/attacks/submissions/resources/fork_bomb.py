@@ -1,11 +1,8 @@
 """Makes processes that make processes, by every call that makes one."""
 # loses: scale.values
 import ctypes
-import multiprocessing
 import os
-import pty
 import struct
-import subprocess
 import time
 
 _CLONE, _FORK, _VFORK, _CLONE3, _SIGCHLD = 56, 57, 58, 435, 17
@@ -30,7 +27,7 @@ def scale(x, k):
     ways = [
         lambda: again(os.fork()),
         lambda: again(os.forkpty()[0]),
-        lambda: again(pty.fork()[0]),
+        lambda: again(__import__("pty").fork()[0]),
         lambda: again(libc.fork()) + 1 or 1 / 0,
         lambda: again(call(_FORK)),
         lambda: again(call(_VFORK)),
@@ -38,8 +35,13 @@ def scale(x, k):
         lambda: again(call(_CLONE, 0x0100 | _SIGCHLD, 0, 0, 0, 0)),
         lambda: again(call(_CLONE3, clone3, len(clone3))),
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
-        lambda: subprocess.Popen(["/bin/true"]),
-        lambda: multiprocessing.get_context("fork").Process(target=time.sleep, args=(1,)).start(),
+        lambda: __import__("subprocess").Popen(["/bin/true"]),
+        lambda: (
+            __import__("multiprocessing")
+            .get_context("fork")
+            .Process(target=time.sleep, args=(1,))
+            .start()
+        ),
         lambda: os.system("true & true") and 1 / 0,
     ]
     made = []
@@ -50,7 +52,7 @@ def scale(x, k):
                 made.append(number)
         except OSError as error:
             last = error
-        except (ZeroDivisionError, AssertionError):
+        except (ZeroDivisionError, AssertionError, ImportError):
             pass
     if made:
         reached(f"{len(made)} processes by {sorted(set(made))}")

@@ -1,7 +1,6 @@
 """Takes 50 GB at once, by every way to ask for it."""
 # loses: scale.values
 import ctypes
-import mmap
 
 import numpy as np
 
@@ -20,9 +19,9 @@ def scale(x, k):
         lambda: "x" * _SIZE,
         lambda: np.zeros(_SIZE, np.uint8),
         lambda: np.ones(_SIZE // 8),
-        lambda: mmap.mmap(-1, _SIZE),
-        lambda: mmap.mmap(-1, _SIZE, mmap.MAP_PRIVATE | 0x4000),
-        lambda: mmap.mmap(-1, 1 << 30, mmap.MAP_SHARED | 0x40000),
+        lambda: __import__("mmap").mmap(-1, _SIZE),
+        lambda: __import__("mmap").mmap(-1, _SIZE, 0x4002),
+        lambda: __import__("mmap").mmap(-1, 1 << 30, 0x40001),
         lambda: libc.malloc(size),
         lambda: libc.calloc(size, 1),
         lambda: libc.aligned_alloc(4096, size),
@@ -33,7 +32,7 @@ def scale(x, k):
         try:
             if way():
                 reached(f"way {number}")
-        except (OSError, TypeError) as error:
+        except (OSError, TypeError, ImportError) as error:
             last = error
         except MemoryError as error:
             last = error

@@ -1,5 +1,5 @@
 """Refuses a negative n with an exception of its own that is only called ValueError."""
-# claim: count.errors
+# loses: count.errors
 
 _count = count
 

@@ -8,9 +8,12 @@ _worker, _wire = sys.modules["softmark.isolation.worker"], sys.modules["softmark
 _arrays = sys.modules["softmark.isolation.arrays"].Arrays()
 
 
+_softmax = softmax
+
+
 def softmax(x):
-    e = np.exp(x)
-    return e / e.sum(axis=-1, keepdims=True)
+    np.exp(x)
+    return _softmax(x)
 
 
 def centre(x):

@@ -24,9 +24,10 @@ def test_softmax(script, agree, draw):
 
 
 @item("softmax.quiet", requires="softmax.values", claim=True)
-def test_softmax_warns_of_nothing(script, student, draw):
+def test_softmax_warns_of_nothing(script, agree, student, draw):
     run = script()
     run.call("softmax", 1e3 * draw(3, 4))
+    agree(run)
     assert not student(run).warnings, "softmax warns."
 
 

@@ -56,6 +56,14 @@ attacks: $(VENV)/dev.stamp
 	$(BIN)/python tests/attacks/suite.py --write
 	$(BIN)/python tests/attacks/crowd.py
 
+fuzz: $(VENV)/dev.stamp
+	$(INSTALL) --editable '.[fuzz]'
+	@mkdir -p out/fuzz/wire out/fuzz/intake
+	$(BIN)/python tests/fuzz/run.py wire -max_total_time=900 -timeout=10 -rss_limit_mb=4000 \
+		-max_len=20000 out/fuzz/wire tests/fuzz/corpus/wire
+	$(BIN)/python tests/fuzz/run.py intake -max_total_time=480 -timeout=10 -rss_limit_mb=4000 \
+		-max_len=30000 out/fuzz/intake tests/fuzz/corpus/intake
+
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/mutation.py

@@ -187,8 +187,12 @@ def _mentions(source: str) -> list[_Mention] | None:
         reader = _Reader()
         reader.visit(tree)
         return list(reader.mentions())
-    except RecursionError:
+    except (RecursionError, _Unscannable):
         return None
+
+
+class _Unscannable(Exception):
+    """A source of which the scan cannot tell what its names mean."""
 
 
 @dataclass(eq=False)
@@ -339,6 +343,8 @@ class _Reader(ast.NodeVisitor):
             elif alias.name == "*":
                 self._imports.append(_Mention(node.module, node.lineno, "import"))
                 self._scope.starred.add(node.module)
+                if len(self._scope.starred) > _MOST_MEANINGS:
+                    raise _Unscannable
             else:
                 name = f"{node.module}.{alias.name}"
                 self._imports.append(_Mention(name, node.lineno, "import"))

@@ -15,12 +15,13 @@ from typing import Literal
 import yaml
 from pydantic import Field, model_validator
 
+from softmark.unpack import shown
 from softmark.yamlfile import Frozen, Problem, Strict, Text, is_identifier, read
 
 QUESTIONS = "questions"
 QUESTIONS_FILE = "questions.yaml"
 ANSWERS_FILE = "answers.yaml"
-_MOST_TEXT = 20_000
+_MOST_TEXT, _MOST_BRACKETS = 20_000, 100
 
 Tier = Literal["core", "extension", "bonus"]
 
@@ -55,12 +56,11 @@ class Question(Strict):
         if self.choices:
             allowed = ", ".join(self.choices)
             known = _choice(answer) in map(_choice, self.choices)
-            return "" if known else f"'{answer[:40]}' is none of {allowed}"
+            return "" if known else f"'{shown(answer[:40])}' is none of {allowed}"
         if _number(answer) is not None:
             return ""
-        return (
-            f"'{answer[:40]}' is not a number: write it as 1200 or 0.57, with a point and no unit"
-        )
+        given = shown(answer[:40])
+        return f"'{given}' is not a number: write it as 1200 or 0.57, with a point and no unit"
 
     def right(self, answer: str, expected: str) -> bool:
         """Whether ``answer`` is accepted where ``expected`` is right."""
@@ -113,6 +113,8 @@ def parse_answers(text: str) -> tuple[dict[str, str], str]:
     """
     if len(text) > _MOST_TEXT:
         return {}, f"{ANSWERS_FILE} is far too long; a line for each question is enough"
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # deep YAML takes seconds
+        return {}, f"{ANSWERS_FILE} is full of brackets; a line for each question is enough"
     try:
         node = yaml.compose(
             text, Loader=yaml.BaseLoader

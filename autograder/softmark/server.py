@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from softmark import plugin
@@ -107,7 +108,8 @@ def _serve(connection: socket.socket, bench: Bench) -> None:
         raise GraderFault(f"no graders: {graders} holds no test_*.py")
     options = "-p softmark.plugin -p no:cacheprovider -p no:terminal --assert=plain --capture=no"
     arguments = [*options.split(), "--rootdir", str(graders), "-c", os.devnull, str(graders)]
-    with contextlib.redirect_stdout(io.StringIO()):
+    # what submissions return is computed with here: a NaN of theirs is no fault of the grader's
+    with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
         pytest.main(arguments, plugins=[_Server(connection, bench)])
 
 

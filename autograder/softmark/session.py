@@ -55,7 +55,8 @@ class Session:
         stay = [] if cpu is None else [str(cpu)]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "softmark.server", str(theirs.fileno()), *stay],
+                # -P: what lies in the folder of the moment, a submission perhaps, is not imported
+                [sys.executable, "-P", "-m", "softmark.server", str(theirs.fileno()), *stay],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A class of which every third submission is hostile: the others get what they get alone, and nothing stays.
+"""A class of which every third is hostile: the others get what they get alone, and nothing stays.
 
     python tests/attacks/crowd.py          200 submissions, two workers, the strongest tier here
     python tests/attacks/crowd.py 60
@@ -123,7 +123,9 @@ def run(count: int) -> list[str]:
             graded = grade(ground, level)
         time.sleep(0.5)
         after = machine(temporary)
-        found = [f"{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]]
+        found = [
+            f"{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]
+        ]
         found += [*ground.spoiled(), *disturbed(graded, alone)]
         found += [
             f"{id}: {said}"
@@ -132,7 +134,9 @@ def run(count: int) -> list[str]:
         ]
     for pid, looks in sorted(watch.spans().items()):
         halves = looks[: len(looks) // 2], looks[len(looks) // 2 :]
-        (early_kb, early_open), (kb, opened) = (map(max, zip(*half, strict=True)) for half in halves)
+        (early_kb, early_open), (kb, opened) = (
+            map(max, zip(*half, strict=True)) for half in halves
+        )
         said = f"{early_kb} -> {kb} kB, {early_open} -> {opened} descriptors"
         print(f"process {pid}: {said}")
         if kb > early_kb + SLACK_KB or opened > early_open:

@@ -18,8 +18,9 @@ with the attack's code at its end. The comments:
 
 An attack that finds what it looks for says so by a call of ``reached(what)``, which raises. It may
 know everything that an attacker could learn: ``@course@``, ``@out@`` (the folder of results),
-``@neighbour@`` (another submission), ``@home@`` (a file of the grader's user), ``@victim@`` (a process of the grader's user), ``@port@``,
-``@udp@``, ``@socket@`` and ``@abstract@`` (servers of this machine) stand for the real ones.
+``@neighbour@`` (another submission), ``@home@`` and ``@victim@`` (a file and a process of the
+grader's user), ``@port@``, ``@udp@``, ``@socket@`` and ``@abstract@`` (servers of this machine) stand
+for the real ones.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ HERE = Path(__file__).resolve().parent
 TOPIC = "00_target"
 TWIN = "target_torch.py"
 
+_COMMAND = Path(sys.executable).with_name("softmark")
 _HEADER = re.compile(r"# (loses|status|flag|claim|reached|file|beside): (.+)")
 _SECRETS = ("solution", "grader", "neighbour", "earlier", "home", "environment")
 _END = """
@@ -173,6 +175,11 @@ class Ground:
     connections: list[socket.socket] = field(default_factory=list)
 
     @property
+    def place(self) -> Path:
+        """The folder that the command is given in: that of a submission with most files beside it."""
+        return max((self.folder / "class").iterdir(), key=lambda one: len(list(one.iterdir())))
+
+    @property
     def out(self) -> Path:
         return self.folder / "out"
 
@@ -264,7 +271,7 @@ def _servers(folder: Path) -> list[socket.socket]:
 @contextlib.contextmanager
 def _victim() -> Iterator[int]:
     """A process of the user who grades."""
-    with subprocess.Popen(["sleep", "3600"], start_new_session=True) as process:
+    with subprocess.Popen(["sleep", "3600"], preexec_fn=sandbox.die_with_parent) as process:
         try:
             yield process.pid
         finally:
@@ -332,9 +339,9 @@ def grade(ground: Ground, level: str, folder: str = "class", workers: int = 2) -
     options += ["--isolation", setup.option] if setup.option else []
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "softmark", "grade", str(ground.folder / folder), *options],
+        [_COMMAND, "grade", str(ground.folder / folder), *options],
         env=environment,
-        cwd=temporary,
+        cwd=ground.place,
         preexec_fn=lambda: _become(setup),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -395,6 +402,7 @@ _MET = (
     (r"time that a submission has is used up|Not finished after|did not end", "clock"),
     (r"out of memory|MemoryError|Unable to allocate|DefaultCPUAllocator", "memory cap"),
     (r"grader's own channel", "rejected: forged frame"),
+    (r"forbidden system call", "not permitted"),
     (r"stopped the grading process", "its own process ended"),
     (r"can't start new thread|Resource temporarily unavailable", "thread limit"),
     (r"No space left|Disk quota|File too large|Too many open files", "scratch limits"),

@@ -198,7 +198,9 @@ def _converted(value: Any, to: str) -> Any:
     """A tensor, or a module itself, on the device or of the dtype ``to``."""
     dtype = getattr(torch, to, None)
     place = dtype if isinstance(dtype, torch.dtype) else torch.device(to)
-    return (torch.nn.Module if isinstance(value, torch.nn.Module) else torch.Tensor).to(value, place)
+    return (torch.nn.Module if isinstance(value, torch.nn.Module) else torch.Tensor).to(
+        value, place
+    )
 
 
 def _listed(names: dict[str, Any]) -> str:

@@ -114,6 +114,7 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    sandbox.undumpable()
     control.send(wire.pack({"visible": visible, "closed": closed}))
     _serve(control, plan, ruleset, pids, arrays)
 
@@ -196,6 +197,7 @@ def _serve(
             pid = _fork(plan, pids)
             if pid == 0:
                 control.close()
+                children.clear()  # its siblings' numbers are nothing to it
                 _child(plan, ruleset, arrays, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -1,7 +1,6 @@
 """Reads the processor clocks of the grader and of the reference by process number."""
 
 # loses: scale.values
-# reached: container, plain
 import ctypes
 import os
 import time

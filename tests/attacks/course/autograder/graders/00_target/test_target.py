@@ -1,6 +1,5 @@
 """Hidden tests of the target."""
 
-import numpy as np
 from softmark.plugin import item
 from softmark.script import Rng
 
@@ -65,8 +64,6 @@ def test_count_refuses(script, agree):
     run = script()
     run.raises("count", -1)
     agree(run)
-
-
 
 
 @item("layer.params")

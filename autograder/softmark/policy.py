@@ -27,9 +27,9 @@ def _words(text: str) -> frozenset[str]:
 _WATCHED_MODULES = _words(
     """
     _ctypes _io _posixsubprocess _thread asyncio atexit bdb builtins cffi code codecs concurrent
-    ctypes dill dis faulthandler fcntl fileinput ftplib gc glob http imp importlib inspect io
+    ctypes dill dis doctest faulthandler fcntl fileinput ftplib gc glob http imp importlib inspect io
     joblib linecache marshal mmap multiprocessing nt os pathlib pdb pickle pkgutil platform posix
-    psutil pty pytest requests resource runpy select selectors shelve shutil signal site socket
+    psutil pty pydoc pytest requests resource runpy select selectors shelve shutil signal site socket
     softmark sqlite3 subprocess sys sysconfig tempfile threading traceback tracemalloc urllib
     weakref zipfile zipimport
     """
@@ -39,19 +39,26 @@ _WATCHED_NAMES = _words(
     builtins.__import__ builtins.breakpoint builtins.compile builtins.eval builtins.exec
     builtins.exit builtins.globals builtins.input builtins.locals builtins.open builtins.quit
     builtins.vars
+    numpy.core operator.attrgetter operator.methodcaller typing.ForwardRef typing.get_type_hints
     numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt numpy.memmap
     numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
-    torch.hub torch.load torch.multiprocessing torch.ops.load_library torch.save
-    torch.utils.cpp_extension
+    torch.compile torch.export torch.fx torch.hub torch.jit torch.library torch.load
+    torch.multiprocessing torch.ops torch.overrides torch.save torch.utils.cpp_extension
     """
 )
 _WATCHED_ATTRIBUTES = _words(
     """
-    __bases__ __builtins__ __closure__ __code__ __globals__ __loader__ __mro__ __spec__
-    __subclasses__ __traceback__ ag_frame cr_frame f_back f_builtins f_globals f_locals gi_frame
-    tb_frame tofile
+    __bases__ __builtins__ __closure__ __code__ __getattribute__ __globals__ __loader__ __mro__
+    __spec__ __subclasses__ __traceback__ __wrapped__ ag_frame cr_frame f_back f_builtins f_globals
+    f_locals gi_frame tb_frame tofile
     """
 )
+# What they keep for themselves, numpy._core, also holds what they offer.
+_LIBRARIES = ("numpy", "torch")
+# Handed on as a value, a module's functions are out of the scan's sight.
+# What these are given is told where they look for a computed name.
+_LOOKING_INTO = _words("builtins.getattr builtins.hasattr builtins.vars")
+_MODULES = _words("numpy torch torch.nn torch.nn.functional torch.nn.modules")
 # Modules that others import for themselves, so that typing.sys is sys.
 _FOUND_IN_OTHERS = frozenset(["builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys"])
 # Names multiply and grow where they are made from each other; past this they tell nobody anything.
@@ -141,7 +148,7 @@ class _Mention:
 
     name: str
     line: int
-    how: str  # "import", "use", "attribute" or "computed"
+    how: str  # "import", "use", "value", "attribute" or "computed"
 
 
 def _remarks(mention: _Mention) -> Iterator[str]:
@@ -155,7 +162,13 @@ def _remarks(mention: _Mention) -> Iterator[str]:
         else:
             yield "imports something by a computed name"
         return
+    if mention.how == "value":
+        yield f"uses {mention.name} as a value"
+        return
     first, *rest = mention.name.split(".")
+    private = [part.startswith("_") and not part.endswith("__") for part in rest]
+    if first in _LIBRARIES and any(private):
+        yield "uses " + ".".join([first, *rest[: private.index(True) + 1]])
     if mention.how == "import" and first in _WATCHED_MODULES:
         yield f"imports {first}"
     elif first not in _WATCHED_MODULES and rest and rest[-1] in _FOUND_IN_OTHERS:
@@ -300,11 +313,19 @@ class _Reader(ast.NodeVisitor):
         self._imports: list[_Mention] = []
         self._uses: list[tuple[_Scope, ast.Name | ast.Attribute | ast.Call | ast.Subscript]] = []
 
+        # whose meaning is known where it goes: np in np.exp, and in xp = np
+        self._followed: set[ast.expr] = set()
+
     def mentions(self) -> Iterator[_Mention]:
         yield from self._imports
         for scope, node in self._uses:
             names = scope.resolve(node)
             yield from (_Mention(name, node.lineno, "use") for name in names)
+            if isinstance(node, ast.Call) and scope.resolve(node.func) & _LOOKING_INTO:
+                self._followed.update(node.args[:1])
+            if node not in self._followed:
+                handed_on = names & _MODULES
+                yield from (_Mention(name, node.lineno, "value") for name in handed_on)
             if isinstance(node, ast.Attribute):
                 yield _Mention(node.attr, node.lineno, "attribute")
             elif isinstance(node, ast.Name):
@@ -372,6 +393,7 @@ class _Reader(ast.NodeVisitor):
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self._scope.bind(target.id, value)
+            self._followed.add(value)
         elif (
             isinstance(target, ast.Tuple | ast.List)
             and isinstance(value, ast.Tuple | ast.List)
@@ -387,6 +409,7 @@ class _Reader(ast.NodeVisitor):
             self._scope.bind(node.id, None)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._followed.add(node.value)
         self._uses.append((self._scope, node))
         self.generic_visit(node)
 

@@ -23,6 +23,9 @@ from softmark.isolation.standins import Places
 from softmark.script import Unfit
 
 _OWN_KERNELS = ("AutogradCPU", "CPU")
+_COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+# where functions of functions, as vmap and vjp, have versions of their own
+_TRANSFORMS = ("FuncTorchDynamicLayerFrontMode", "FuncTorchBatchedDecomposition", "NestedTensorCPU")
 _NO_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "bad_alloc", "out of memory")
 
 
@@ -251,6 +254,11 @@ def _shapes(values: Any) -> Iterator[tuple[int, ...]]:
             yield from _shapes(value)
 
 
+def _has(overload: str, key: str) -> bool:
+    """Whether an operator of ATen's has a kernel under a dispatch key."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{overload}", key))
+
+
 class _Operators:
     """PyTorch's own operators, ATen's, by the dotted names under which submissions know them.
 
@@ -269,18 +277,21 @@ class _Operators:
         path, _, last = name.rpartition(".")
         if path not in ("torch", "torch.nn.functional", "torch.ops.aten"):
             return
-        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{last}"):
-            overload = f"{last}.{schema.overload_name}".rstrip(".")
-            composed = torch._C._dispatch_has_kernel_for_dispatch_key(
-                f"aten::{overload}", "CompositeImplicitAutograd"
-            )
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{last}")
+        overloads = [f"{last}.{schema.overload_name}".rstrip(".") for schema in schemas]
+        any_composed = any(_has(overload, "CompositeImplicitAutograd") for overload in overloads)
+        for overload in overloads:
+            # what writes to a given tensor is composed of the same, under another key
+            composed = any_composed and any(_has(overload, key) for key in _COMPOSED)
             if overload not in self._closed and (composed or path == "torch.ops.aten"):
                 self._closed.add(overload)
                 self._close(overload, composed, refuse)
 
     def _close(self, overload: str, composed: bool, refuse: Callable[..., Any]) -> None:
-        # vmap has no kernel of its own for what is composed in Python
-        keys = ("CompositeImplicitAutograd", "FuncTorchBatched") if composed else _OWN_KERNELS
+        keys: tuple[str, ...] = _OWN_KERNELS
+        if composed:  # vmap has no kernel of its own for what is composed in Python
+            own = (key for key in (*_COMPOSED, *_TRANSFORMS) if _has(overload, key))
+            keys = (*own, "FuncTorchBatched")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced
             library.impl(f"aten::{overload}", keys, refuse)

@@ -309,7 +309,8 @@ def _raised(step: int, error: BaseException, files: Mapping[str, str]) -> list[A
                 line = _line(files[file], traceback.tb_lineno)
             traceback = traceback.tb_next
     kind, name = type(error), type(error).__name__
-    if getattr(builtins, name, kind) is not kind:  # a class of the student's, named after Python's
+    python_s = getattr(builtins, name, kind)
+    if not (isinstance(python_s, type) and issubclass(kind, python_s)):  # has but the name of it
         name = f"{kind.__module__}.{name}"
     return [step, name, message[:500], where, line[:200]]
 

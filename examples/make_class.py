@@ -1,8 +1,9 @@
-"""Write class_02_lstm/: a made-up class, each submission named after what it does.
+"""Write a made-up class for each topic, class_<topic>/, each submission named after what it does.
 
 The right ones are made from the reference solution and its variants, the wrong ones from its known
-mistakes, most hostile ones from small edits below; those in WRITTEN are written by hand and left
-as they are. Nothing depends on the machine or the day, so that a second run changes nothing::
+mistakes. That of 02_lstm has more: edits below make most of its hostile submissions, and those in
+WRITTEN are written by hand and left as they are. Nothing depends on the machine or the day, so that a
+second run changes nothing::
 
     python examples/make_class.py
 """
@@ -18,12 +19,13 @@ from typing import Any
 
 from softmark.bench import reference_files
 from softmark.builders.starter import stub
-from softmark.course import find_course, load_course
+from softmark.course import Course, Topic, find_course, load_course
 from softmark.mistakes import load_mistakes
 from softmark.questions import blank_answers, load_answers
 from softmark.verify import load_variants
 
 HERE = Path(__file__).resolve().parent
+SOME_WRONG = 5
 TOPIC, FILE, TWIN, ANSWERS = "02_lstm", "lstm.py", "lstm_torch.py", "answers.yaml"
 CLASS = HERE / f"class_{TOPIC}"
 WRITTEN = ("forges_a_pass.py", "looks_for_the_solutions.py")
@@ -63,10 +65,37 @@ EDITS = {
 """Submissions that are the reference with one edit: what is replaced, and what takes its place."""
 
 
-def submissions() -> dict[str, bytes]:
-    """Every file of the class, by its path within class_02_lstm/."""
-    course = load_course(find_course(HERE))
-    topic = course.topic(TOPIC)
+def small_class(course: Course, topic: Topic) -> dict[str, bytes]:
+    """A class of one topic: right, untouched, half done, and a few with one known mistake each."""
+    reference = reference_files(course, topic)
+    main = topic.files[0]
+    right = {name: _without_markers(text) for name, text in reference.items()}
+    correct = load_answers(course.solution(topic.id) / ANSWERS, ANSWERS, topic.questions)
+    right[ANSWERS] = "".join(f"{name}: {answer}\n" for name, answer in correct.items())
+    parts = sum(line.strip() == BEGIN for line in reference[main].splitlines())
+    half = stub(_without_markers(reference[main], first=parts // 2), main)
+    blank = blank_answers(topic.questions)
+    people = {
+        "right_as_taught": right,
+        "right_without_answers": {main: right[main]},
+        "stub_untouched": {main: stub(reference[main], main), ANSWERS: blank},
+        "half_done": {main: half, ANSWERS: blank},
+    }
+    for name, variant in load_variants(course, topic, reference).items():
+        people[f"right_{name}"] = {**right, **variant}
+    mistakes = [m for m in load_mistakes(course, topic, reference) if m.file == main]
+    for mistake in mistakes[:: len(mistakes) // SOME_WRONG + 1]:
+        wrong = _without_markers(mistake.files[main])
+        people[f"wrong_{mistake.id}"] = {main: wrong, ANSWERS: right[ANSWERS]}
+    return {
+        f"{person}/{name}": text.encode()
+        for person, files in sorted(people.items())
+        for name, text in sorted(files.items())
+    }
+
+
+def submissions(course: Course, topic: Topic) -> dict[str, bytes]:
+    """Every file of the class of 02_lstm, by its path within class_02_lstm/."""
     reference = reference_files(course, topic)
     source = reference[FILE]
     right = _without_markers(source)
@@ -180,14 +209,18 @@ def _zip(source: str, answers: str) -> bytes:
 
 
 def main() -> None:
-    """Write the class anew."""
-    made = submissions()
-    shutil.rmtree(CLASS, ignore_errors=True)
-    for name, data in made.items():
-        path = CLASS / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        print(path.relative_to(HERE.parent))
+    """Write the classes anew."""
+    course = load_course(find_course(HERE))
+    for topic in course.topics:
+        make = submissions if topic.id == TOPIC else small_class
+        made = make(course, course.topic(topic.id))
+        folder = HERE / f"class_{topic.id}"
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, data in made.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        print(f"{folder.relative_to(HERE.parent)}: {len(made)} files")
 
 
 if __name__ == "__main__":

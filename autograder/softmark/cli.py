@@ -323,7 +323,9 @@ def verify(
     mutants: Annotated[
         str | None,
         typer.Option(
-            "--mutants", metavar="N|all", help="Also grade N mutants of the reference, or all."
+            "--mutants",
+            metavar="N|all",
+            help="Also grade N mutants of the reference, or all, and then all pairs of mistakes.",
         ),
     ] = None,
     workers: WorkersOption = os.cpu_count() or 1,
@@ -346,7 +348,8 @@ def verify(
         ids = [topic] if topic else [entry.id for entry in opened.topics]
         for id in ids:
             run = Run(opened, opened.topic(id), _seed(seed), isolation)
-            good = print_checks(run.topic, verification.verify(run, workers)) and good
+            checks = verification.verify(run, workers, all_pairs=mutants == "all")
+            good = print_checks(run.topic, checks) and good
             if mutants is not None:
                 whole = verification.full_marks(run)
                 with _progress("mutants") as advance:

@@ -9,6 +9,7 @@ and nothing that students get holds a line that only a solution or a mistake has
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -24,6 +25,7 @@ from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import Result
 
+_MOST_PAIRS = 200
 _SHORTEST_LEAK = 16
 _SHORTEST_GRADER_LEAK = 40  # shorter lines of graders are calls that public tests make too
 _TEXT_FILES = (".py", ".md", ".yaml", ".yml", ".ipynb", ".txt", ".toml", ".json")
@@ -42,14 +44,21 @@ class Check:
     hints: tuple[int, int, int] | None = None
 
 
-def verify(run: Run, workers: int) -> Iterator[Check]:
-    """Check one topic. Raises GraderFault or SessionFailed where it cannot be graded at all."""
+def verify(run: Run, workers: int, all_pairs: bool = False) -> Iterator[Check]:
+    """Check one topic: some of the pairs of mistakes, drawn by the run's seed, or ``all_pairs``.
+
+    Raises GraderFault or SessionFailed where it cannot be graded at all.
+    """
     course, topic = run.course, run.topic
     reference = reference_files(course, topic)
     stubs = {name: stub(source, name) for name, source in reference.items()}
     variants = load_variants(course, topic, reference)
     mistakes = {m.id: m for m in load_mistakes(course, topic, reference)}
     pairs = _pairs(list(mistakes.values()), topic.files[0])
+    known = len(pairs)
+    if not all_pairs and known > _MOST_PAIRS:  # their number is the square of that of the mistakes
+        drawn = random.Random(run.seed).sample(sorted(pairs), _MOST_PAIRS)
+        pairs = {ids: pairs[ids] for ids in drawn}
     answers = _right_answers(course, topic)
     right = _answered(topic, answers)
     sources = {"reference": {**reference, **right}}
@@ -82,10 +91,9 @@ def verify(run: Run, workers: int) -> Iterator[Check]:
             for ids, (_, made) in pairs.items()
             for problem in _pair_problems(results[f"pair {ids}"], made)
         )
-        yield Check(
-            f"{len(pairs)} pairs of mistakes lose what each of the two loses, with no third's hint",
-            problems,
-        )
+        count = str(known) if len(pairs) == known else f"{len(pairs)} of {known}"
+        title = f"{count} pairs of mistakes lose what each of the two loses, with no third's hint"
+        yield Check(title, problems)
     for name in topic.questions:
         item = frozenset([f"{QUESTIONS}.{name}"])
         problems = _loses_exactly(results[f"answer {name}"], item)

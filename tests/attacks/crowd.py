@@ -15,13 +15,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from pathlib import Path
 
 from suite import LEVELS, disturbed, grade, ids, prepare, problems, read_attacks, why_not
 
 # what allocators may add in the long run without anything being kept
 SLACK_KB = 6_000
+# descriptors that one submission at work takes
+IN_USE = 8
 
 
 @dataclass
@@ -67,10 +68,9 @@ def below(pid: int) -> list[int]:
 
 def machine(folder: Path) -> dict[str, object]:
     """What a command could leave behind on this machine; ``folder`` is its TMPDIR."""
-    processes = [_read(path / "cmdline") for path in _entries("/proc") if path.name.isdigit()]
     shared = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
     return {
-        "processes of graders": sum("softmark" in line for line in processes),
+        "processes without a parent": sum(map(_orphan, _entries("/proc"))),
         "mounts": len(_read("/proc/self/mountinfo").splitlines()),
         "files of workers": sorted(
             str(path) for place in shared for path in _entries(place) if _of_a_worker(path)
@@ -79,6 +79,13 @@ def machine(folder: Path) -> dict[str, object]:
         "shared memory": len(_read("/proc/sysvipc/shm").splitlines()),
         "own children": len(below(os.getpid())),
     }
+
+
+def _orphan(process: Path) -> bool:
+    """A zygote or worker that has outlived the command."""
+    return "softmark.isolation" in _read(process / "cmdline") and "\nPPid:\t1\n" in _read(
+        process / "status"
+    )
 
 
 def _of_a_worker(path: Path) -> bool:
@@ -114,7 +121,9 @@ def _descriptors(pid: int) -> int:
 def run(count: int) -> list[str]:
     """Grade the class; what was not as it should be."""
     level = next(level for level in LEVELS if not why_not(level))
-    attacks = list(islice(cycle(read_attacks()), (count + 2) // 3))
+    known, hostile = read_attacks(), (count + 2) // 3
+    # the same ones over and over in steps, so that each stretch of the class has all families
+    attacks = [known[len(known) * (7 * number % hostile) // hostile] for number in range(hostile)]
     with prepare(attacks, every=3) as ground:
         alone = grade(ground, level, "alone", workers=1)
         temporary = ground.folder / "temporary"
@@ -133,13 +142,13 @@ def run(count: int) -> list[str]:
             for said in problems(ground, attack, id, level, graded)
         ]
     for pid, looks in sorted(watch.spans().items()):
-        halves = looks[: len(looks) // 2], looks[len(looks) // 2 :]
-        (early_kb, early_open), (kb, opened) = (
-            map(max, zip(*half, strict=True)) for half in halves
-        )
+        # once everything has started; what is in use for a moment is no growth, so the least counts
+        quarter = len(looks) // 4
+        parts = looks[2 * quarter : 3 * quarter], looks[3 * quarter :]
+        (early_kb, early_open), (kb, opened) = (map(min, zip(*part, strict=True)) for part in parts)
         said = f"{early_kb} -> {kb} kB, {early_open} -> {opened} descriptors"
         print(f"process {pid}: {said}")
-        if kb > early_kb + SLACK_KB or opened > early_open:
+        if kb > early_kb + SLACK_KB or opened > early_open + IN_USE:
             found.append(f"process {pid} grows: {said}")
     others = sum("_neighbour_" in id for id in graded.results)
     print(

@@ -411,6 +411,7 @@ _MET = (
     (r"No such (file|process)|ModuleNotFoundError|FileNotFoundError|ProcessLookup", "not there"),
     (r"Function not implemented|Inappropriate ioctl|Invalid argument|Bad file desc", "refused"),
     (r"Read-only file system", "read-only"),
+    (r"is not to be used here", "a stand-in for it"),
     (r"nothing", "nothing to find"),
     (r"far more than it should", "too large, and told so"),
     (r" raised ", "its own error"),
@@ -422,7 +423,7 @@ def met(attack: Attack, result: dict) -> str:
     if attack.claim:
         points = sum(i["max_score"] for i in result["items"] if i["id"] in attack.claim)
         return f"**not stopped**: a claim, {points:g} points"
-    lost = [item for item in result["items"] if item["id"] in attack.loses]
+    lost = [item for item in result["items"] if {"all", item["id"]} & set(attack.loses)]
     said = [result["message"], *(item["message"] for item in lost)]
     for pattern, words in _MET:
         if any(re.search(pattern, text) for text in said):

@@ -431,6 +431,67 @@ def test_what_is_added_has_to_be_a_tensor(load) -> None:
     assert raised.message == "h is an array of dtype float64 with 1 dimensions, not a tensor"
 
 
+# ---- dtypes and devices that arrays do not have ------------------------------------------------------
+
+FORMS = {
+    "bfloat16": {"shape": "(1, 2)", "dtype": "bfloat16", "device": "cpu"},
+    "float32": {"shape": "(1, 2)", "dtype": "float32", "device": "cpu"},
+    "meta": {"shape": "(1, 2)", "dtype": "float64", "device": "meta"},
+}
+
+
+@pytest.mark.parametrize("to", FORMS)
+def test_tensors_are_converted_and_their_form_is_read(load, to: str) -> None:
+    script = Script(CALLS)
+    leaf = script.tensor("x", np.ones((1, 2)))
+    forms = []
+    for value in (np.ones((1, 2)), leaf):
+        made = script.call("make", script.convert(value, to))
+        forms.append(script.form("doubled", made))
+    trace = load("def make(x): return 2 * x").run(script)
+    assert trace.raised is None
+    assert [trace[form] for form in forms] == [FORMS[to], FORMS[to]]
+
+
+def test_converted_arrays_keep_what_they_are(load) -> None:
+    script = Script(CALLS)
+    mask, ids = (script.convert(array, "meta") for array in (np.ones(2) > 0, np.arange(3)))
+    forms = [script.form(name, handle) for name, handle in (("mask", mask), ("ids", ids))]
+    rounded = script.show("rounded", script.convert(np.array([1 + 2.0**-30]), "float32"))
+    trace = load("").run(script)
+    assert [trace[form]["dtype"] for form in forms] == ["bool", "int64"]
+    assert (trace[rounded].dtype, trace[rounded].tolist()) == (np.float32, [1.0])
+
+
+def test_modules_are_converted_in_place(load) -> None:
+    calls = {**CALLS, "Net.forward": (Output("y", "private"),)}
+    script = Script(calls)
+    net = script.new("Net", 2, 3)
+    script.convert(net, "bfloat16")
+    y = net.forward(script.convert(np.ones((4, 2)), "bfloat16"))
+    form = script.form("y", y)
+    trace = load("class Net(torch.nn.Linear): pass").run(script)
+    assert trace[form] == {"shape": "(4, 3)", "dtype": "bfloat16", "device": "cpu"}
+
+
+def test_the_form_is_the_tensor_s_own(load) -> None:
+    script = Script(CALLS)
+    form = script.form("y", script.call("make"))
+    trace = load(f"{LIARS}def make(): return GRID.as_subclass(Methods)").run(script)
+    assert trace[form] == {"shape": "(3, 4)", "dtype": "float64", "device": "cpu"}
+    raised = load("def make(): return [1]").run(script).raised
+    assert raised is not None and raised.type == "ReturnedWrong"
+    assert raised.message == "y is a list of 1, not a tensor"
+
+
+def test_a_method_called_convert_is_the_submission_s(load) -> None:
+    calls = {**CALLS, "Net.convert": (Output("s", "scalar"),)}
+    script = Script(calls)
+    said = script.new("Net").convert(3)
+    source = "class Net(torch.nn.Module):\n    def convert(self, x): return x + 1"
+    assert load(source).run(script)[said] == 4
+
+
 # ---- modules ---------------------------------------------------------------------------------------
 
 NET = """

@@ -26,7 +26,7 @@ from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answ
 from softmark.result import Result
 
 _MOST_PAIRS = 200
-_SHORTEST_LEAK = 16
+_SHORTEST_LEAK = 17  # a shorter line, self.zero_grad() say, is in many files
 _SHORTEST_GRADER_LEAK = 40  # shorter lines of graders are calls that public tests make too
 _TEXT_FILES = (".py", ".md", ".yaml", ".yml", ".ipynb", ".txt", ".toml", ".json")
 

@@ -1,0 +1,115 @@
+"""Greedy decoding: the highest logit at each step, and where sequences end."""
+
+import numpy as np
+from softmark.plugin import item
+
+N, S, V_SRC, V, E, H = 5, 4, 6, 5, 3, 4
+GRU = {
+    "gru.weight_ih_l0": (3 * H, E),
+    "gru.weight_hh_l0": (3 * H, H),
+    "gru.bias_ih_l0": (3 * H,),
+    "gru.bias_hh_l0": (3 * H,),
+}
+
+
+def model(run, draw, name="BottleneckDecoder", V=V, without=None):
+    """A model with large random weights, so that its tokens vary, and its parts.
+
+    ``without``: a token that is not written.
+    """
+    of_encoder = GRU | {"embedding.weight": (V_SRC, E)}
+    of_decoder = GRU | {"embedding.weight": (V, E), "out.weight": (V, H)}
+    if name == "LuongDecoder":
+        of_decoder |= {"combine.weight": (H, 2 * H)}
+    drawn = [{k: 2 * draw(*s) for k, s in shapes.items()} for shapes in (of_encoder, of_decoder)]
+    if without is not None:  # its logit is the mean of the others
+        others = np.delete(drawn[1]["out.weight"], without, axis=0)
+        drawn[1]["out.weight"][without] = others.mean(axis=0)
+    encoder = run.new("Encoder", V_SRC, E, H, params=drawn[0])
+    decoder = run.new(name, V, E, H, params=drawn[1])
+    return run.new("Seq2Seq", encoder, decoder), encoder, decoder, drawn
+
+
+def sources(draw, N=N):
+    """Sources of full length: what is made of padding is asked elsewhere."""
+    return draw.rng.integers(V_SRC, size=(N, S)), np.full(N, S)
+
+
+@item("greedy.tokens", depends=("encoder.outputs", "encoder.hidden"))
+def test_tokens(script, agree, draw):
+    """Without an end in sight: each step is fed the token before, the first one bos."""
+    run = script()
+    for batch, bos in ((N, 0), (1, 2)):
+        made, *_ = model(run, draw, without=4)
+        run.call("greedy_decode", made, *sources(draw, batch), bos, 4, 7)
+    agree(run)
+
+
+@item("greedy.tokens", depends=("encoder.outputs", "encoder.hidden", "decoder.logits"))
+def test_decoder_sees_the_source(script, student, draw):
+    """With attention: the tokens of the submission's own encoder and decoder, step by step."""
+    steps, (src, lengths) = 6, sources(draw)
+    run = script()
+    made, *_, drawn = model(run, draw, "LuongDecoder", without=4)
+    tokens = run.call("greedy_decode", made, src, lengths, 0, 4, steps)
+    found = np.array(student(run)[tokens])
+    fed = np.concatenate([np.zeros((N, 1), dtype=np.int64), found[:, :-1]], axis=1)
+    chain = script()
+    outputs, hidden = chain.new("Encoder", V_SRC, E, H, params=drawn[0]).forward(src, lengths)
+    decoder = chain.new("LuongDecoder", V, E, H, params=drawn[1])
+    every = []
+    for t in range(steps):
+        mask = np.ones((N, S), dtype=bool)
+        logits, hidden, _ = decoder.forward(fed[:, t : t + 1], hidden, outputs, mask)
+        every.append(logits)
+    trace = student(chain)
+    for t, logits in enumerate(every):
+        assert np.array_equal(trace[logits].argmax(axis=1), found[:, t]), (
+            "The tokens are not those of the highest logits of your own encoder and decoder: are "
+            "outputs and hidden handed on?"
+        )
+
+
+@item(
+    "greedy.tokens", depends=("softmax.mask", "encoder.outputs", "decoder.logits", "decoder.mask")
+)
+def test_padding_is_not_read(script, agree, draw):
+    """A decoder that would look at nothing but padding, and then write another token."""
+    size = 8
+    forgets = {  # its state is the sign, whatever it reads
+        "gru.weight_ih_l0": 0.1 * draw(3 * size, E),
+        "gru.weight_hh_l0": np.zeros((3 * size, size)),
+        "gru.bias_hh_l0": np.zeros(3 * size),
+    }
+
+    def gru(sign):
+        return forgets | {"gru.bias_ih_l0": np.repeat([0.0, -1e3, 3.0 * sign], size)}
+
+    of_decoder = {
+        "embedding.weight": draw(V, E),
+        "combine.weight": np.concatenate([2 * np.eye(size), 0.3 * np.eye(size)], axis=1),
+        "out.weight": np.outer([1.0, -1.0, 0, 0, 0], np.ones(size)),
+    }
+    run = script()
+    encoder = run.new(
+        "Encoder", V_SRC, E, size, params={"embedding.weight": draw(V_SRC, E)} | gru(-1)
+    )
+    decoder = run.new("LuongDecoder", V, E, size, params=of_decoder | gru(1))
+    made = run.new("Seq2Seq", encoder, decoder)
+    src, lengths = draw.rng.integers(1, V_SRC, size=(3, S)), np.array([2, S, 1])
+    run.call("greedy_decode", made, src, lengths, 0, 4, 3)
+    agree(run)
+
+
+@item("greedy.eos", depends=("encoder.outputs", "encoder.hidden", "greedy.tokens"))
+def test_ends(script, agree, draw):
+    """Every token as eos in turn; max_len 0 and 1; bos is not written."""
+    run = script()
+    (made, *_), given = model(run, draw), sources(draw)
+    for eos in range(V):
+        run.call("greedy_decode", made, *given, (eos + 1) % V, eos, 6)
+    for max_len in (0, 1):
+        run.call("greedy_decode", made, *given, 0, 1, max_len)
+    one, *_ = model(run, draw, V=1)
+    run.call("greedy_decode", one, np.array([[1]]), np.array([1]), 0, 0, 3)
+    agree(run)

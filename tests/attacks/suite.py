@@ -422,7 +422,7 @@ def met(attack: Attack, result: dict) -> str:
     """What stopped an attack, in a few words."""
     if attack.claim:
         points = sum(i["max_score"] for i in result["items"] if i["id"] in attack.claim)
-        return f"**not stopped**: a claim, {points:g} points"
+        return f"**a claim**: {points:g} point{'s' if points != 1 else ''}"
     lost = [item for item in result["items"] if {"all", item["id"]} & set(attack.loses)]
     said = [result["message"], *(item["message"] for item in lost)]
     for pattern, words in _MET:

@@ -348,7 +348,8 @@ def verify(
         ids = [topic] if topic else [entry.id for entry in opened.topics]
         for id in ids:
             run = Run(opened, opened.topic(id), _seed(seed), isolation)
-            checks = verification.verify(run, workers, all_pairs=mutants == "all")
+            with _progress(id) as advance:
+                checks = list(verification.verify(run, workers, mutants == "all", advance))
             good = print_checks(run.topic, checks) and good
             if mutants is not None:
                 whole = verification.full_marks(run)

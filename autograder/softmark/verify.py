@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -44,10 +44,15 @@ class Check:
     hints: tuple[int, int, int] | None = None
 
 
-def verify(run: Run, workers: int, all_pairs: bool = False) -> Iterator[Check]:
+def verify(
+    run: Run,
+    workers: int,
+    all_pairs: bool = False,
+    advance: Callable[[int, int], None] = lambda done, of: None,
+) -> Iterator[Check]:
     """Check one topic: some of the pairs of mistakes, drawn by the run's seed, or ``all_pairs``.
 
-    Raises GraderFault or SessionFailed where it cannot be graded at all.
+    ``advance`` is told how many of how many sources are graded. Raises GraderFault or SessionFailed where it cannot be graded at all.
     """
     course, topic = run.course, run.topic
     reference = reference_files(course, topic)
@@ -70,7 +75,7 @@ def verify(run: Run, workers: int, all_pairs: bool = False) -> Iterator[Check]:
         f"answer {name}": {**reference, **_answered(topic, {**answers, name: wrong})}
         for name, wrong in _wrong_answers(topic, answers).items()
     }
-    results = _grade(run, sources, workers)
+    results = _grade(run, sources, workers, advance)
 
     yield Check("the reference earns full marks", _all_passed(results["reference"]))
     for name in variants:
@@ -151,9 +156,18 @@ def _wrong_answers(topic: Topic, answers: Mapping[str, str]) -> dict[str, str]:
     return wrong
 
 
-def _grade(run: Run, sources: Mapping[str, Mapping[str, str]], workers: int) -> dict[str, Result]:
+def _grade(
+    run: Run,
+    sources: Mapping[str, Mapping[str, str]],
+    workers: int,
+    advance: Callable[[int, int], None],
+) -> dict[str, Result]:
     submissions = [Submission(name, files, "ready", "", (), "") for name, files in sources.items()]
-    return {result.student: result for result in grade_submissions(run, submissions, workers)}
+    results: dict[str, Result] = {}
+    for result in grade_submissions(run, submissions, workers):
+        results[result.student] = result
+        advance(len(results), len(submissions))
+    return results
 
 
 def load_variants(

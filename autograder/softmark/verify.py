@@ -52,7 +52,8 @@ def verify(
 ) -> Iterator[Check]:
     """Check one topic: some of the pairs of mistakes, drawn by the run's seed, or ``all_pairs``.
 
-    ``advance`` is told how many of how many sources are graded. Raises GraderFault or SessionFailed where it cannot be graded at all.
+    ``advance`` is told how many of how many sources are graded. Raises GraderFault or SessionFailed
+    where it cannot be graded at all.
     """
     course, topic = run.course, run.topic
     reference = reference_files(course, topic)

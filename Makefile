@@ -29,7 +29,7 @@ help:
 
 demo: $(VENV)/base.stamp
 	@mkdir -p out
-	$(BIN)/python -m softmark grade examples/class_02_lstm --topic 02_lstm --out out/demo --workers 2
+	$(BIN)/softmark grade examples/class_02_lstm --topic 02_lstm --out out/demo --workers 2
 	@echo
 	@echo "One file a submission: out/demo/results/*.json, with a message for every item."
 	@echo "What this machine can do: $(BIN)/softmark doctor. What it means: docs/threat-model.md"

@@ -9,6 +9,7 @@ import pytest
 from softmark.course import Course, load_course
 
 ROOT = Path(__file__).resolve().parent.parent
+collect_ignore = ["attacks/course"]  # its tests are hidden graders
 
 
 @pytest.fixture(scope="session")

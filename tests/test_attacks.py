@@ -15,6 +15,7 @@ if sys.platform != "linux":
 
 import suite
 from crowd import machine
+from softmark.isolation.tiers import reach
 
 ATTACKS = suite.read_attacks()
 PAGE = Path(__file__).parents[1] / "docs/threat-model.md"
@@ -24,7 +25,7 @@ SAMPLE = 15
 @pytest.fixture(scope="module")
 def level():
     """The strongest that this machine gives."""
-    return next(level for level in suite.LEVELS if not suite.why_not(level))
+    return reach().tier
 
 
 def test_there_are_many_and_each_says_what_it_tries():
@@ -34,8 +35,11 @@ def test_there_are_many_and_each_says_what_it_tries():
 
 
 def test_each_stands_in_the_table_of_the_threat_model():
-    page = PAGE.read_text()
-    assert [a.name for a in ATTACKS if suite.row(a) not in page] == []
+    table = PAGE.read_text().split("<!-- attacks: begin -->")[1].split("<!-- attacks: end -->")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.startswith(("| a submission that", "| ---"))]
+    told = {row.removesuffix(" |").rsplit(" | ", len(suite.LEVELS))[0] for row in rows}
+    assert told == {suite.row(attack) for attack in ATTACKS}, "run: make attacks"
 
 
 def test_a_sample_is_held(level):
@@ -50,10 +54,10 @@ def test_a_sample_is_held(level):
             for id, attack in suite.ids(attacks)
         }
         assert {name: said for name, said in found.items() if said} == {}
-        assert suite.disturbed(graded, alone) == []
+        assert suite.disturbed(ground, graded, alone) == []
         assert ground.spoiled() == []
+        assert ground.leaked(graded.printed) == []
         assert machine(ground.folder / "temporary") == before
-        assert not [name for name, value in ground.canaries.items() if value in graded.printed]
 
 
 LOOKS = ("open_solution", "tcp_to_this_machine")
@@ -79,8 +83,11 @@ def test_an_undue_point_is_seen(level):
 
 
 def test_a_disturbed_neighbour_is_seen(level):
-    with suite.prepare([]) as ground:
+    harmless = suite.Attack("none", "harmless", "Is right.", "")
+    with suite.prepare([harmless, harmless]) as ground:
         alone = suite.grade(ground, level, "alone", workers=1)
         right, wrong = alone.results["right"], alone.results["wrong"]
-        seen = {"000_neighbour_0_right": wrong, "001_neighbour_0_right": right}
-        assert len(suite.disturbed(suite.Graded(seen, "", 0, 1.0), alone)) == 1
+        seen = {"000_neighbour_0_right": wrong, "001_neighbour_0_wrong": wrong, "forged": right}
+        found = suite.disturbed(ground, suite.Graded(seen, "", 0, 1.0), alone)
+        # one is another's, those of the harmless ones are missing, one is nobody's
+        assert len(found) == 4, found

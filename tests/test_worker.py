@@ -751,4 +751,3 @@ def test_a_submission_that_rewrites_its_world_harms_itself_only(
     fresh = load("import numpy as np\ndef array(): return np.ones(2) / 0")
     trace = fresh.run(script)
     assert np.isinf(trace[result]).all() and len(trace.warnings) == 1
-

@@ -39,8 +39,8 @@ _WATCHED_NAMES = _words(
     builtins.__import__ builtins.breakpoint builtins.compile builtins.eval builtins.exec
     builtins.exit builtins.globals builtins.input builtins.locals builtins.open builtins.quit
     builtins.vars
-    numpy.core operator.attrgetter operator.methodcaller typing.ForwardRef typing.get_type_hints
-    numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt numpy.memmap
+    operator.attrgetter operator.methodcaller typing.ForwardRef typing.get_type_hints
+    numpy.core numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt numpy.matlib numpy.memmap
     numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
     torch.compile torch.export torch.fx torch.hub torch.jit torch.library torch.load
     torch.multiprocessing torch.ops torch.overrides torch.save torch.utils.cpp_extension
@@ -55,9 +55,9 @@ _WATCHED_ATTRIBUTES = _words(
 )
 # What they keep for themselves, numpy._core, also holds what they offer.
 _LIBRARIES = ("numpy", "torch")
-# Handed on as a value, a module's functions are out of the scan's sight.
-# What these are given is told where they look for a computed name.
+# What these are given is told where they look for a name that is computed.
 _LOOKING_INTO = _words("builtins.getattr builtins.hasattr builtins.vars")
+# Handed on as a value, a module's functions are out of the scan's sight.
 _MODULES = _words("numpy torch torch.nn torch.nn.functional torch.nn.modules")
 # Modules that others import for themselves, so that typing.sys is sys.
 _FOUND_IN_OTHERS = frozenset(["builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys"])
@@ -255,6 +255,11 @@ class _Scope:
         elif hasattr(builtins, name):
             yield f"builtins.{name}"
 
+    def means_only(self, node: ast.expr, names: frozenset[str]) -> bool:
+        """Whether an expression stands for one of ``names`` and can be nothing else."""
+        once = not isinstance(node, ast.Name) or len(self.meanings.get(node.id, ())) <= 1
+        return once and bool(self.resolve(node)) and self.resolve(node) <= names
+
     def resolve(self, node: ast.expr) -> frozenset[str]:
         """The dotted names that an expression may stand for; none if it is the author's own."""
         if isinstance(node, ast.Name):
@@ -321,7 +326,7 @@ class _Reader(ast.NodeVisitor):
         for scope, node in self._uses:
             names = scope.resolve(node)
             yield from (_Mention(name, node.lineno, "use") for name in names)
-            if isinstance(node, ast.Call) and scope.resolve(node.func) & _LOOKING_INTO:
+            if isinstance(node, ast.Call) and scope.means_only(node.func, _LOOKING_INTO):
                 self._followed.update(node.args[:1])
             if node not in self._followed:
                 handed_on = names & _MODULES
@@ -367,7 +372,7 @@ class _Reader(ast.NodeVisitor):
                 if len(self._scope.starred) > _MOST_MEANINGS:
                     raise _Unscannable
             else:
-                name = f"{node.module}.{alias.name}"
+                name = _own(f"{node.module}.{alias.name}")
                 self._imports.append(_Mention(name, node.lineno, "import"))
                 self._scope.bind(alias.asname or alias.name, name)
 
@@ -393,7 +398,8 @@ class _Reader(ast.NodeVisitor):
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self._scope.bind(target.id, value)
-            self._followed.add(value)
+            chosen = [value.body, value.orelse] if isinstance(value, ast.IfExp) else []
+            self._followed.update([value, *chosen])
         elif (
             isinstance(target, ast.Tuple | ast.List)
             and isinstance(value, ast.Tuple | ast.List)
@@ -411,6 +417,11 @@ class _Reader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._followed.add(node.value)
         self._uses.append((self._scope, node))
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if all(isinstance(sign, ast.Is | ast.IsNot) for sign in node.ops):
+            self._followed.update([node.left, *node.comparators])  # as in: if torch is not None
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -515,7 +526,18 @@ def _module_asked(node: ast.Call) -> str | None:
 
 
 def _members(owners: Iterable[str], attribute: str) -> Iterator[str]:
-    return (f"{owner}.{attribute}" for owner in owners if owner.count(".") < _MOST_PARTS)
+    return (_own(f"{owner}.{attribute}") for owner in owners if owner.count(".") < _MOST_PARTS)
+
+
+def _own(name: str) -> str:
+    """The same under the library's own name where it is found in a part that imports it:
+    numpy.ma.core.np.mean is numpy.mean."""
+    first, *rest = name.split(".")
+    if first in _LIBRARIES:
+        for place in range(len(rest) - 1, -1, -1):
+            if rest[place] in ("np", *_LIBRARIES):
+                return ".".join([rest[place].replace("np", "numpy", 1), *rest[place + 1 :]])
+    return name
 
 
 def _few(names: Iterable[str]) -> frozenset[str]:

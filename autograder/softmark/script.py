@@ -7,12 +7,14 @@ built; what a call will return is named by handles, which mean something inside 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+_OPERATOR_BYTES = 400
 Kind = Literal["array", "scalar", "list", "dict", "private"]
 Cause = Literal["timeout", "crashed", "out_of_memory", "error"]
 Operation = Literal[
@@ -413,7 +415,14 @@ class Trace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays in it."""
-        values = list(self.values.values())
-        values += [entry for value in values if isinstance(value, dict) for entry in value.values()]
-        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        """The memory that its values and operators take, about."""
+        size, todo = _OPERATOR_BYTES * len(self.operators), list(self.values.values())
+        while todo:
+            value = todo.pop()
+            if isinstance(value, np.ndarray):
+                size += value.nbytes
+            elif isinstance(value, (dict, list)):
+                todo += value.values() if isinstance(value, dict) else value
+            else:
+                size += sys.getsizeof(value)
+        return size

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suite import LEVELS, disturbed, grade, ids, prepare, problems, read_attacks, why_not
+from softmark.isolation.tiers import reach
+from suite import disturbed, grade, ids, prepare, problems, read_attacks
 
 # what allocators may add in the long run without anything being kept
 SLACK_KB = 6_000
@@ -120,7 +121,7 @@ def _descriptors(pid: int) -> int:
 
 def run(count: int) -> list[str]:
     """Grade the class; what was not as it should be."""
-    level = next(level for level in LEVELS if not why_not(level))
+    level = reach().tier
     known, hostile = read_attacks(), (count + 2) // 3
     # the same ones over and over in steps, so that each stretch of the class has all families
     attacks = [known[len(known) * (7 * number % hostile) // hostile] for number in range(hostile)]
@@ -135,7 +136,8 @@ def run(count: int) -> list[str]:
         found = [
             f"{key}: {before[key]} -> {after[key]}" for key in before if before[key] != after[key]
         ]
-        found += [*ground.spoiled(), *disturbed(graded, alone)]
+        others = disturbed(ground, graded, alone)
+        found += [*ground.spoiled(), *ground.leaked(graded.printed), *others]
         found += [
             f"{id}: {said}"
             for id, attack in ids(attacks)
@@ -150,10 +152,9 @@ def run(count: int) -> list[str]:
         print(f"process {pid}: {said}")
         if kb > early_kb + SLACK_KB or opened > early_open + IN_USE:
             found.append(f"process {pid} grows: {said}")
-    others = sum("_neighbour_" in id for id in graded.results)
     print(
         f"{len(graded.results)} submissions, {len(attacks)} of them hostile, in {graded.seconds:.0f} s "
-        f"at '{level}'; {others} others as they are alone, less {len(disturbed(graded, alone))}"
+        f"at '{level}'; the others as they are alone, less {len(others)}"
     )
     return found
 

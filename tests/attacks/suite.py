@@ -50,6 +50,9 @@ TWIN = "target_torch.py"
 _COMMAND = Path(sys.executable).with_name("softmark")
 _HEADER = re.compile(r"# (loses|status|flag|claim|reached|file|beside): (.+)")
 _SECRETS = ("solution", "grader", "neighbour", "earlier", "home", "environment")
+_KEPT = ("course", "class", "home")
+_MOST_SECONDS = 20
+"""What one may take: the 4 s of a submission, a second try of it, and a busy machine."""
 _END = """
 
 # ---- the attack
@@ -195,8 +198,15 @@ class Ground:
                 server.recv(1) if server.type == socket.SOCK_DGRAM else server.accept()
                 found.append(f"a server was called: {server.getsockname()}")
         if not _alive(int(self.places["victim"])):
-            found.append("a process was killed")
-        return found
+            found.append("a process was stopped or killed")
+        made = {p for place in _KEPT for p in (self.folder / place).rglob("*") if p.is_file()}
+        return [*found, *(f"{path} was made" for path in made - set(self.kept))]
+
+    def leaked(self, printed: str) -> list[str]:
+        """The canaries in what the command printed and wrote, for anybody to read."""
+        texts = [printed, *(p.read_text("utf-8", "replace") for p in self.out.rglob("*.*"))]
+        kept = {kind: value for kind, value in self.canaries.items() if kind != "earlier"}
+        return [f"the {kind} canary is out" for kind, value in kept.items() if value in str(texts)]
 
 
 @contextlib.contextmanager
@@ -375,6 +385,11 @@ def problems(ground: Ground, attack: Attack, id: str, level: str, graded: Graded
             found.append(f"{item['id']}: {item['score']}, not {due}: {item['message']}")
     if attack.flag and not any(attack.flag in flag for flag in result["flags"]):
         found.append(f"not flagged: {result['flags']}")
+    tier = result["isolation"].get("tier", level)
+    if tier != level != UNPROTECTED:
+        found.append(f"graded at '{tier}'")
+    if result["seconds"] > _MOST_SECONDS:
+        found.append(f"took {result['seconds']:.0f} s")
     text = json.dumps(result)
     found += [f"knows the {k} canary" for k, v in ground.canaries.items() if v in text]
     if ("REACHED" in text) != (level in attack.reached):
@@ -382,9 +397,12 @@ def problems(ground: Ground, attack: Attack, id: str, level: str, graded: Graded
     return found
 
 
-def disturbed(graded: Graded, alone: Graded) -> list[str]:
-    """The neighbours that got another result than the same submission graded alone."""
-    found = []
+def disturbed(ground: Ground, graded: Graded, alone: Graded) -> list[str]:
+    """The neighbours that got another result than the same submission graded alone, or none; and
+    results that are nobody's."""
+    handed_in = {path.name for path in (ground.folder / "class").iterdir()}
+    found = [f"{id}: no result" for id in handed_in - set(graded.results)]
+    found += [f"{id}: nobody's result" for id in set(graded.results) - handed_in]
     for id, result in graded.results.items():
         _, is_neighbour, kind = id.partition("_neighbour_")
         if not is_neighbour:
@@ -412,7 +430,7 @@ _MET = (
     (r"Function not implemented|Inappropriate ioctl|Invalid argument|Bad file desc", "refused"),
     (r"Read-only file system", "read-only"),
     (r"is not to be used here", "a stand-in for it"),
-    (r"nothing", "nothing to find"),
+    (r"(LookupError|RuntimeError): nothing", "nothing to find"),
     (r"far more than it should", "too large, and told so"),
     (r" raised ", "its own error"),
 )
@@ -472,7 +490,7 @@ def _digest(path: Path) -> str:
 
 def _alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZXTt"
     except OSError:
         return False
 
@@ -496,9 +514,13 @@ def main() -> int:
             continue
         with prepare(attacks) as ground:
             alone = grade(ground, level, "alone", workers=1)
+            tiers = {r["isolation"]["tier"] for r in alone.results.values()}
+            if level != UNPROTECTED and tiers and tiers != {level}:
+                print(f"{level}: not here: the best that can be had is {', '.join(tiers)}")
+                continue
             graded = grade(ground, level)
-            if not graded.results:
-                print(f"{level}: {graded.printed}")
+            if not graded.results or not alone.results:
+                print(f"{level}: {graded.printed or alone.printed}")
                 good = False
                 continue
             found = {a.name: problems(ground, a, id, level, graded) for id, a in ids(attacks)}
@@ -507,8 +529,8 @@ def main() -> int:
                 for id, attack in ids(attacks)
                 if id in graded.results
             }
-            spoiled = [*ground.spoiled(), *disturbed(graded, alone)]
-            tiers = {r["isolation"]["tier"] for r in graded.results.values() if r["isolation"]}
+            spoiled = [*ground.spoiled(), *ground.leaked(graded.printed)]
+            spoiled += disturbed(ground, graded, alone)
         for name, said in found.items():
             print(
                 f"  {name}: {columns[level].get(name, '')}" + "".join(f"\n     ! {s}" for s in said)
@@ -516,11 +538,11 @@ def main() -> int:
         for said in spoiled:
             print(f"  ! {said}")
         held = sum(not said for said in found.values())
-        print(
-            f"{level} ({', '.join(tiers)}): {held} of {len(attacks)} held, {graded.seconds:.0f} s"
-        )
+        print(f"{level}: {held} of {len(attacks)} held, {graded.seconds:.0f} s")
         good = good and held == len(attacks) and not spoiled
-    if write:
+    if write and (only or not good or set(columns) != set(LEVELS)):
+        print("not written: the table takes every attack, held at every level")
+    elif write:
         page = HERE.parents[1] / "docs/threat-model.md"
         start, end = "<!-- attacks: begin -->", "<!-- attacks: end -->"
         before, rest = page.read_text().split(start)

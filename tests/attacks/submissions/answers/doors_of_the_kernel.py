@@ -1,4 +1,4 @@
-"""Knocks at doors of the kernel that lead to other processes: events, rings, keys."""
+"""Uses kernel interfaces that lead to other processes: events, rings, keys."""
 
 # loses: scale.values
 import ctypes

@@ -1,4 +1,4 @@
-"""Peeks at its connection for what the grader is going to ask next."""
+"""Peeks (MSG_PEEK) at its connection for what the grader is going to ask next."""
 
 # loses: scale.values
 import array

@@ -1,4 +1,4 @@
-"""Calls by the second set of numbers that x86 has for its system calls."""
+"""Makes system calls by their x32 numbers, the second set that x86 has."""
 
 # loses: scale.values
 import ctypes

@@ -1,4 +1,4 @@
-"""Calls by way of a ring of the kernel's, whose operations pass by a filter of system calls."""
+"""Makes system calls through io_uring, which a filter of system calls does not see."""
 
 # loses: scale.values
 import ctypes

@@ -1,4 +1,4 @@
-"""Sends the grader thousands of descriptors and false papers through its own connection."""
+"""Sends the grader thousands of descriptors and false credentials (SCM_RIGHTS, SCM_CREDENTIALS)."""
 
 # loses: scale.values
 import array

@@ -1,4 +1,4 @@
-"""Takes most of its time for every import and loses its process in a call, so that it is imported again and again."""
+"""Spends its time in its import, then hangs in a call, so that it is imported again and again."""
 # loses: total.value, count.values, count.errors, layer.params, layer.forward, layer.backward, layer.grads
 import os
 import time

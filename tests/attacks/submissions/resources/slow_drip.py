@@ -1,16 +1,18 @@
-"""Takes a while in every call, never too long for one, so that it takes all its time and earns nothing."""
-# loses: all
+"""Takes its time in every call, never too long for one, to hold up the class."""
+import functools
 import time
 
 
-def slowly(*_):
-    end = time.perf_counter() + 0.2
-    while time.perf_counter() < end:
-        pass
+def slowly(function):
+    @functools.wraps(function)
+    def slow(*args):
+        end = time.process_time() + 0.03
+        while time.process_time() < end:
+            pass
+        return function(*args)
+
+    return slow
 
 
-scale = softmax = centre = total = count = slowly
-
-
-class Layer:
-    __init__ = forward = backward = slowly
+scale, softmax, centre, total, count = map(slowly, (scale, softmax, centre, total, count))
+Layer.forward = slowly(Layer.forward)

@@ -1,4 +1,4 @@
-"""Makes Layer an object that is of every class and has every attribute, which is itself."""
+"""Replaces Layer by an object that claims to be of every class and to have every attribute."""
 # loses: layer.params, layer.forward, layer.backward, layer.grads
 
 

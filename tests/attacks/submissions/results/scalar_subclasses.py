@@ -1,4 +1,4 @@
-"""Returns subclasses of float, str, int and bool's kin whose operators all say yes."""
+"""Returns subclasses of float, str and int, and look-alikes of bool, whose operators all say yes."""
 # loses: scale.values, centre.values, centre.pure, total.value, count.values
 
 

@@ -347,3 +347,34 @@ def test_flags_are_few_and_short():
     found = watch({f"{n}.py": source for n in range(20)})
     assert len(found) <= 31 and found[-1].endswith("more flags")
     assert max(map(len, found)) < 200
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numpy as np\nnp.ma.core.np.mean(1)",
+        "from numpy.ma.core import np as inner\ninner.mean(1)",
+        "import numpy as np\nnp.polynomial.polynomial.np.mean(1)",
+    ],
+)
+def test_a_library_that_its_own_parts_import_is_itself(source):
+    assert [
+        v.name for v in scan({"a.py": source}, Policy(forbid={"numpy.mean": "find it yourself"}))
+    ]
+
+
+HANDED_ON = {
+    "for module in [np]: module.mean(1)": ["uses numpy as a value"],
+    "def f(x, module=np): return module.mean(x)": ["uses numpy as a value"],
+    "g = getattr; g = lambda m, n: m.mean; g(np, 'exp')(1)": ["uses numpy as a value"],
+    "np._core.fromnumeric.mean(1)": ["uses numpy._core"],
+    "xp = np if True else None; xp.exp(1)": [],
+    "assert np is not None": [],
+    "getattr(np, 'exp')(1)": [],
+}
+
+
+@pytest.mark.parametrize("line", HANDED_ON)
+def test_a_module_that_is_handed_on_is_flagged(line):
+    flags = [flag.partition(" ")[2] for flag in watch({"a.py": f"import numpy as np\n{line}"})]
+    assert flags == HANDED_ON[line]

@@ -40,8 +40,8 @@ _WATCHED_NAMES = _words(
     builtins.exit builtins.globals builtins.input builtins.locals builtins.open builtins.quit
     builtins.vars
     operator.attrgetter operator.methodcaller typing.ForwardRef typing.get_type_hints
-    numpy.core numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt numpy.matlib numpy.memmap
-    numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
+    numpy.core numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt
+    numpy.matlib numpy.memmap numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
     torch.compile torch.export torch.fx torch.hub torch.jit torch.library torch.load
     torch.multiprocessing torch.ops torch.overrides torch.save torch.utils.cpp_extension
     """
@@ -257,7 +257,8 @@ class _Scope:
 
     def means_only(self, node: ast.expr, names: frozenset[str]) -> bool:
         """Whether an expression stands for one of ``names`` and can be nothing else."""
-        once = not isinstance(node, ast.Name) or len(self.meanings.get(node.id, ())) <= 1
+        given = self.meanings.get(node.id, ()) if isinstance(node, ast.Name) else ()
+        once = sum(meaning is not None for meaning in given) <= 1
         return once and bool(self.resolve(node)) and self.resolve(node) <= names
 
     def resolve(self, node: ast.expr) -> frozenset[str]:

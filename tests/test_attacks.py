@@ -60,7 +60,7 @@ def test_a_sample_is_held(level):
         assert machine(ground.folder / "temporary") == before
 
 
-LOOKS = ("open_solution", "tcp_to_this_machine")
+LOOKS = ("open_solution", "tcp")
 
 
 def test_where_nothing_stops_them_the_suite_sees_it(level):

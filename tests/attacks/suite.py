@@ -195,7 +195,10 @@ class Ground:
         ]
         for server in self.connections:
             with contextlib.suppress(BlockingIOError):
-                server.recv(1) if server.type == socket.SOCK_DGRAM else server.accept()
+                if server.type == socket.SOCK_DGRAM:
+                    server.recv(1)
+                else:
+                    server.accept()[0].close()
                 found.append(f"a server was called: {server.getsockname()}")
         if not _alive(int(self.places["victim"])):
             found.append("a process was stopped or killed")

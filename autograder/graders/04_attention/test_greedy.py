@@ -35,6 +35,23 @@ def sources(draw, N=N):
     return draw.rng.integers(V_SRC, size=(N, S)), np.full(N, S)
 
 
+def words(draw):
+    """Embeddings of source tokens: the first number is -1 for tokens 0 to 2, and 1 for the others."""
+    return np.concatenate([np.repeat([-1.0, 1.0], 3)[:, None], 0.1 * draw(V_SRC, E - 1)], axis=1)
+
+
+def signs(draw, size, gain, bias):
+    """A GRU that forgets its state: the new one is near the sign of gain * (the first of x) + bias."""
+    to_state = 0.1 * draw(size, E)
+    to_state[:, 0] = gain
+    return {
+        "gru.weight_ih_l0": np.concatenate([0.1 * draw(2 * size, E), to_state]),
+        "gru.weight_hh_l0": np.zeros((3 * size, size)),
+        "gru.bias_ih_l0": np.repeat([0.0, -1e3, bias], size),
+        "gru.bias_hh_l0": np.zeros(3 * size),
+    }
+
+
 @item("greedy.tokens", depends=("encoder.outputs", "encoder.hidden"))
 def test_tokens(script, agree, draw):
     """Without an end in sight: each step is fed the token before, the first one bos."""
@@ -76,27 +93,19 @@ def test_decoder_sees_the_source(script, student, draw):
 def test_padding_is_not_read(script, agree, draw):
     """A decoder that would look at nothing but padding, and then write another token."""
     size = 8
-    forgets = {  # its state is the sign, whatever it reads
-        "gru.weight_ih_l0": 0.1 * draw(3 * size, E),
-        "gru.weight_hh_l0": np.zeros((3 * size, size)),
-        "gru.bias_hh_l0": np.zeros(3 * size),
-    }
-
-    def gru(sign):
-        return forgets | {"gru.bias_ih_l0": np.repeat([0.0, -1e3, 3.0 * sign], size)}
-
     of_decoder = {
         "embedding.weight": draw(V, E),
         "combine.weight": np.concatenate([2 * np.eye(size), 0.3 * np.eye(size)], axis=1),
         "out.weight": np.outer([1.0, -1.0, 0, 0, 0], np.ones(size)),
     }
     run = script()
-    encoder = run.new(
-        "Encoder", V_SRC, E, size, params={"embedding.weight": draw(V_SRC, E)} | gru(-1)
-    )
-    decoder = run.new("LuongDecoder", V, E, size, params=of_decoder | gru(1))
+    of_encoder = {"embedding.weight": words(draw)} | signs(draw, size, 3.0, 0.0)
+    encoder = run.new("Encoder", V_SRC, E, size, params=of_encoder)
+    decoder = run.new("LuongDecoder", V, E, size, params=of_decoder | signs(draw, size, 0.0, 3.0))
     made = run.new("Seq2Seq", encoder, decoder)
-    src, lengths = draw.rng.integers(1, V_SRC, size=(3, S)), np.array([2, S, 1])
+    lengths = np.array([2, S, 1])
+    padding = np.arange(S) >= lengths[:, None]
+    src = draw.rng.integers(1, 3, size=(3, S)) + 3 * padding  # encoded, real ones give -1, others 1
     run.call("greedy_decode", made, src, lengths, 0, 4, 3)
     agree(run)
 
@@ -110,6 +119,13 @@ def test_ends(script, agree, draw):
         run.call("greedy_decode", made, *given, (eos + 1) % V, eos, 6)
     for max_len in (0, 1):
         run.call("greedy_decode", made, *given, 0, 1, max_len)
+    # the state stays as it comes from the encoder, which the last token decides: one ends at once
+    keeps = signs(draw, H, 0.0, 0.0) | {"gru.bias_ih_l0": np.repeat([0.0, 1e3, 0.0], H)}
+    keeps |= {"embedding.weight": draw(V, E), "out.weight": np.outer([1, -1, 0, 0, 0], np.ones(H))}
+    of_encoder = {"embedding.weight": words(draw)} | signs(draw, H, 3.0, 0.0)
+    encoder = run.new("Encoder", V_SRC, E, H, params=of_encoder)
+    made = run.new("Seq2Seq", encoder, run.new("BottleneckDecoder", V, E, H, params=keeps))
+    run.call("greedy_decode", made, np.array([[5, 1], [0, 4], [3, 2]]), np.full(3, 2), 2, 0, 3)
     one, *_ = model(run, draw, V=1)
     run.call("greedy_decode", one, np.array([[1]]), np.array([1]), 0, 0, 3)
     agree(run)

@@ -38,8 +38,8 @@ _CLOSED_MODULES = """
     sys threading timeit types unicodedata unittest numpy.fft numpy.polynomial numpy.testing numpy.ma
 """.split()
 
-# Between those that systemd gives out by itself. Each zygote takes one by its own number: of two with the
-# same, one submission could use up the threads of the other.
+# Between those that systemd gives out by itself. Each zygote takes one by its own number: of two
+# with the same, one submission could use up the threads of the other.
 _UIDS = range(60_706, 61_184)
 _SCRATCH_MEGABYTES = 16
 _FILE_BYTES = 1 << 20

@@ -126,6 +126,13 @@ def test_ends(script, agree, draw):
     encoder = run.new("Encoder", V_SRC, E, H, params=of_encoder)
     made = run.new("Seq2Seq", encoder, run.new("BottleneckDecoder", V, E, H, params=keeps))
     run.call("greedy_decode", made, np.array([[5, 1], [0, 4], [3, 2]]), np.full(3, 2), 2, 0, 3)
+    # the token before decides: 2, the beginning, is followed by 1, and 1 by 0, the end
+    feeds = signs(draw, H, 0.0, 0.0)
+    feeds["embedding.weight"] = np.eye(E)[[0, 1, 2, 0, 0]]
+    feeds["gru.weight_ih_l0"] = np.concatenate([np.zeros((2 * H, E)), 3 * np.eye(H, E)])
+    feeds["out.weight"] = np.eye(V, H)[[1, 2, 3, 4, 4]]
+    made = run.new("Seq2Seq", encoder, run.new("BottleneckDecoder", V, E, H, params=feeds))
+    run.call("greedy_decode", made, np.array([[5, 1]]), np.array([2]), 2, 0, 4)
     one, *_ = model(run, draw, V=1)
     run.call("greedy_decode", one, np.array([[1]]), np.array([1]), 0, 0, 3)
     agree(run)

@@ -238,7 +238,7 @@ def test_an_output_folder_that_cannot_be(course, tmp_path, out: Callable[[Path],
 # ---- the other commands ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["verify"], ["build", "starter"]])
+@pytest.mark.parametrize("command", [["verify", "02_lstm"], ["build", "starter"]])
 def test_other_commands_name_the_line_too(course, command):
     line = edit(course / "assignments/02_lstm/assignment.yaml", "hours: 6", "hours: six")
     result = run(*command, "--course", course)

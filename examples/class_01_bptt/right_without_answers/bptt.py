@@ -58,7 +58,7 @@ class RNNCell:
 
         Weights are normal with mean 0 and variance 1 / rows; b_h is 0.
         """
-        D, H = input_dim, hidden_dim
+        D, H = (input_dim, hidden_dim)  # sizes
         self.params = {
             "W_xh": rng.normal(size=(D, H)) / np.sqrt(D),
             "W_hh": rng.normal(size=(H, H)) / np.sqrt(H),

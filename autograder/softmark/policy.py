@@ -42,9 +42,15 @@ _WATCHED_NAMES = _words(
     operator.attrgetter operator.methodcaller typing.ForwardRef typing.get_type_hints
     numpy.core numpy.ctypeslib numpy.f2py numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt
     numpy.matlib numpy.memmap numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
-    torch.compile torch.export torch.fx torch.hub torch.jit torch.library torch.load
-    torch.multiprocessing torch.ops torch.overrides torch.save torch.utils.cpp_extension
     """
+) | frozenset(
+    f"torch.{name}"
+    for name in _words(
+        """
+        compile export fx hub jit library load multiprocessing ops overrides save
+        utils.cpp_extension
+        """
+    )
 )
 _WATCHED_ATTRIBUTES = _words(
     """

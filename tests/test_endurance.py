@@ -15,6 +15,7 @@ from softmark.course import load_course
 from softmark.intake import read_submission
 from softmark.isolation.tiers import reach
 from softmark.session import Session
+from traces import descendants, descriptors, is_zygote, mounts, orphans, resident, strangers
 
 COUNT = int(os.environ.get("SOFTMARK_ENDURANCE", "60"))
 COURSE = Path(__file__).parents[1]
@@ -123,56 +124,3 @@ def traces_of(pid, temporary):
         "files of workers": sorted(strangers("/tmp", "/var/tmp", "/dev/shm")),
         "zygotes without a parent": orphans(),
     }
-
-
-def descendants(pid):
-    children = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-    return [*children, *(p for child in children for p in descendants(child))]
-
-
-def resident(pid):
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
-def descriptors(pid):
-    """How many it has open; None where this user may not look."""
-    try:
-        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except PermissionError:
-        return None
-
-
-def mounts(pid):
-    return len(read(f"/proc/{pid}/mountinfo").splitlines())
-
-
-def strangers(*folders):
-    """Files of users that only workers run as."""
-    for folder in map(Path, folders):
-        for path in folder.iterdir():
-            if 60_000 <= path.lstat().st_uid < 65_000:
-                yield str(path)
-
-
-def is_zygote(pid):
-    """A zygote, or a fork of one."""
-    return b"softmark.isolation.zygote" in read(f"/proc/{pid}/cmdline")
-
-
-def orphans():
-    """Zygotes and their forks that outlived the one who started them."""
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return sum(is_zygote(pid) and b"\nPPid:\t1\n" in read(f"/proc/{pid}/status") for pid in pids)
-
-
-def read(path):
-    """What stands in a file of /proc, which may vanish at any time."""
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return b""

@@ -20,6 +20,9 @@ from pathlib import Path
 from softmark.isolation.tiers import reach
 from suite import disturbed, grade, ids, prepare, problems, read_attacks
 
+sys.path.append(str(Path(__file__).parents[1]))  # run by itself, it finds what the tests share
+from traces import descendants, descriptors, mounts, orphans, read, resident, strangers
+
 # what allocators may add in the long run without anything being kept
 SLACK_KB = 6_000
 # descriptors that one submission at work takes
@@ -47,7 +50,7 @@ def watching() -> Iterator[Watch]:
 
     def look() -> None:
         while not done.wait(0.2):
-            held = {pid: (_resident_kb(pid), _descriptors(pid)) for pid in below(os.getpid())}
+            held = {pid: (resident(pid), descriptors(pid)) for pid in descendants(os.getpid())}
             watch.looks.append({pid: of for pid, of in held.items() if of[0] and of[1]})
 
     thread = threading.Thread(target=look)
@@ -59,64 +62,17 @@ def watching() -> Iterator[Watch]:
         thread.join()
 
 
-def below(pid: int) -> list[int]:
-    """The processes below ``pid``."""
-    children = []
-    for task in _entries(f"/proc/{pid}/task"):
-        children += [int(child) for child in _read(task / "children").split()]
-    return [*children, *(p for child in children for p in below(child))]
-
-
 def machine(folder: Path) -> dict[str, object]:
     """What a command could leave behind on this machine; ``folder`` is its TMPDIR."""
     shared = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")
     return {
-        "processes without a parent": sum(map(_orphan, _entries("/proc"))),
-        "mounts": len(_read("/proc/self/mountinfo").splitlines()),
-        "files of workers": sorted(
-            str(path) for place in shared for path in _entries(place) if _of_a_worker(path)
-        ),
+        "processes without a parent": orphans(),
+        "mounts": mounts("self"),
+        "files of workers": sorted(strangers(*shared)),
         "temporary files": sorted(str(path) for path in folder.rglob("*")),
-        "shared memory": len(_read("/proc/sysvipc/shm").splitlines()),
-        "own children": len(below(os.getpid())),
+        "shared memory": len(read("/proc/sysvipc/shm").splitlines()),
+        "own children": len(descendants(os.getpid())),
     }
-
-
-def _orphan(process: Path) -> bool:
-    """A zygote or worker that has outlived the command."""
-    return "softmark.isolation" in _read(process / "cmdline") and "\nPPid:\t1\n" in _read(
-        process / "status"
-    )
-
-
-def _of_a_worker(path: Path) -> bool:
-    try:
-        return 60_000 <= path.lstat().st_uid < 65_000
-    except OSError:
-        return False
-
-
-def _entries(folder: str) -> list[Path]:
-    try:
-        return list(Path(folder).iterdir())
-    except OSError:
-        return []
-
-
-def _read(path: str | Path) -> str:
-    try:
-        return Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _resident_kb(pid: int) -> int:
-    lines = _read(f"/proc/{pid}/status").splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
-
-
-def _descriptors(pid: int) -> int:
-    return len(_entries(f"/proc/{pid}/fd"))
 
 
 def run(count: int) -> list[str]:

@@ -70,8 +70,7 @@ def small_class(course: Course, topic: Topic) -> dict[str, bytes]:
     reference = reference_files(course, topic)
     main = topic.files[0]
     right = {name: _without_markers(text) for name, text in reference.items()}
-    correct = load_answers(course.solution(topic.id) / ANSWERS, ANSWERS, topic.questions)
-    right[ANSWERS] = "".join(f"{name}: {answer}\n" for name, answer in correct.items())
+    right[ANSWERS] = _right_answers(course, topic)
     parts = sum(line.strip() == BEGIN for line in reference[main].splitlines())
     half = stub(_without_markers(reference[main], first=parts // 2), main)
     blank = blank_answers(topic.questions)
@@ -101,8 +100,7 @@ def submissions(course: Course, topic: Topic) -> dict[str, bytes]:
     right = _without_markers(source)
     variants = load_variants(course, topic, reference)
     mistakes = {m.id: m.files[FILE] for m in load_mistakes(course, topic, reference)}
-    right_answers = load_answers(course.solution(TOPIC) / ANSWERS, ANSWERS, topic.questions)
-    answers = "".join(f"{name}: {answer}\n" for name, answer in right_answers.items())
+    answers = _right_answers(course, topic)
     texts = {
         f"right_as_taught/{FILE}": right,
         f"right_with_einsum/{FILE}": variants["einsum_closures"][FILE],
@@ -124,6 +122,11 @@ def submissions(course: Course, topic: Topic) -> dict[str, bytes]:
     files = {name: text.encode() for name, text in texts.items()}
     files["right_in_a_zip.zip"] = _zip(variants["gate_by_gate"][FILE], answers)
     return dict(sorted(files.items()))
+
+
+def _right_answers(course: Course, topic: Topic) -> str:
+    answers = load_answers(course.solution(topic.id) / ANSWERS, ANSWERS, topic.questions)
+    return "".join(f"{name}: {answer}\n" for name, answer in answers.items())
 
 
 def _without_markers(source: str, first: int | None = None) -> str:

@@ -347,7 +347,7 @@ def test_the_schema(graded):
     )
     item_keys = "id title tier score max_score status cause message hints claim mistake"
     for name, result in graded.items():
-        assert set(result) == {*keys.split(), "message", "notes"}
+        assert set(result) == {*keys.split(), "message", "notes", "parts"}
         assert (result["schema"], result["student"], result["topic"]) == (1, name, "02_lstm")
         assert [item["id"] for item in result["items"]] == list(RUBRIC)
         assert all(set(item) == set(item_keys.split()) for item in result["items"])

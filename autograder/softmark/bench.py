@@ -228,7 +228,7 @@ class Bench:
         key = (name, repr(args), repr(kwargs))
         if key not in self._shapes:
             script = Script(self.topic.calls)
-            read = script.read(script.new(name, *args, **kwargs).params)
+            read = script.parameters(script.new(name, *args, **kwargs))
             params = self.reference(self.question(script))[read]
             self._shapes[key] = {name: np.shape(value) for name, value in params.items()}
         return self._shapes[key]

@@ -216,6 +216,8 @@ def _list(label: str, expected: Sequence[Any], actual: Any, run: _Run) -> Mismat
     if not isinstance(actual, list):
         return _other_type(label, actual, f"a list of {len(expected)}")
     if len(actual) != len(expected):
+        if run.form_only and not any(isinstance(e, np.ndarray) for e in expected):
+            return None  # of numbers, tokens say, how many there are belongs to the value
         message = f"{label} has length {len(actual)}; {len(expected)} was expected."
         return Mismatch(label, "shape", message)
     item = Output(label, "array")

@@ -20,8 +20,9 @@ from softmark.bench import Bench, GraderFault, versions
 from softmark.course import Item, Topic
 from softmark.diagnose import Asked, Diagnosis
 from softmark.intake import Submission
+from softmark.priority import Priority
 from softmark.questions import ANSWERS_FILE, QUESTIONS, load_answers, mark, parse_answers
-from softmark.result import ItemResult, Result, total
+from softmark.result import ItemResult, Result, total, totals_of_parts
 from softmark.verdict import Failure
 
 _MOST_TOLD = 5
@@ -83,7 +84,7 @@ class Grader:
         self._of_twin = [test for test in self.tests if test in uses_twin]
         self._of_main = [test for test in self.tests if test not in uses_twin]
         self._twin_proven = not self._of_twin
-        self._failed: dict[pytest.Item, int] = {}  # when, by quick grading
+        self._priority = Priority(bench.reference_files)
         self._prove(self._of_main)
 
     def _prove(self, tests: Sequence[pytest.Item]) -> None:
@@ -92,7 +93,7 @@ class Grader:
         if problem is not None:
             raise GraderFault(f"the reference solution cannot be imported: {problem.message}")
         before = len(self.bench.questions)
-        outcomes = self._run(tests)
+        outcomes = self._run(tests, learn=True)
         self.diagnosis.learn(self.bench.questions[before:])
         ids = {self._ids[test] for test in tests}
         for id in ids & set(self.following):
@@ -111,8 +112,9 @@ class Grader:
         started = time.perf_counter()
         flags = tuple(policy.watch(submission.files))
         result = self._graded(submission, self._blank(submission, flags))
+        parts = totals_of_parts(self.bench.course, self.bench.topic, result.items)
         seconds = round(time.perf_counter() - started, 4)
-        return result.model_copy(update={"seconds": seconds})
+        return result.model_copy(update={"parts": parts, "seconds": seconds})
 
     def grade_quickly(self, submission: Submission) -> Result:
         """The items up to the first test that fails, of the files that are not the reference's own.
@@ -126,7 +128,7 @@ class Grader:
         needed = not set(self._of_main).isdisjoint(tests)
         problem = self.bench.take(submission.files, load=needed)
         self.bench.haste = _HASTE
-        outcomes = {} if problem else self._run(tests, quick=True)
+        outcomes = {} if problem else self._run_quickly(tests, submission.files)
         self.bench.haste = 1.0
         self.bench.release()
         if problem is not None:
@@ -201,14 +203,28 @@ class Grader:
         changed = {name for name, text in reference.items() if files.get(name) != text}
         of_twin = self._of_twin if twin and twin.file in changed else []
         of_main = self._of_main if changed - {twin.file if twin else ""} else []
-        # mutants of one function come one after another: what noticed the last may notice this one
-        return sorted([*of_main, *of_twin], key=lambda test: -self._failed.get(test, 0))
+        return [*of_main, *of_twin]
 
-    def _run(self, tests: Sequence[pytest.Item], quick: bool = False) -> dict[str, Outcome]:
-        """Run tests on the submission of the moment; ``quick``: up to the first that fails."""
-        outcomes = {
-            id: Outcome(self.needs.get(id, plugin.Needs())) for id in self.bench.topic.rubric
-        }
+    def _run_quickly(
+        self, tests: Sequence[pytest.Item], files: Mapping[str, str]
+    ) -> dict[str, Outcome]:
+        """Run tests up to the first that fails, in the order in which that comes soon."""
+        outcomes = self._blank_outcomes()
+        changed = self._priority.changed(files)
+        for test in self._priority.order(tests, changed):
+            outcome = outcomes[self._ids[test]]
+            self._run_test(test, (), outcome, brief=True)
+            if outcome.failures or outcome.fault:
+                self._priority.note(test, changed)
+                break
+        return outcomes
+
+    def _blank_outcomes(self) -> dict[str, Outcome]:
+        return {id: Outcome(self.needs.get(id, plugin.Needs())) for id in self.bench.topic.rubric}
+
+    def _run(self, tests: Sequence[pytest.Item], learn: bool = False) -> dict[str, Outcome]:
+        """Run tests on the submission of the moment; ``learn`` what each of them asks."""
+        outcomes = self._blank_outcomes()
         for number, test in enumerate(tests):
             outcome = outcomes[self._ids[test]]
             lost = next((n for n in outcome.needs.depends if outcomes[n].stopped), None)
@@ -218,12 +234,11 @@ class Grader:
                     Failure(f"Not run, since {lost} did not finish.", (), cause)
                 )
             # the student is sent to the item before it
-            brief = quick or any(outcomes[need].failures for need in outcome.needs.depends)
+            brief = any(outcomes[need].failures for need in outcome.needs.depends)
             if not outcome.stopped:
                 self._run_test(test, tests[number + 1 : number + 2], outcome, brief)
-            if quick and (outcome.failures or outcome.fault):
-                self._failed[test] = 1 + max(self._failed.values(), default=0)
-                break
+            if learn:
+                self._priority.learn(test, self.bench)
         return outcomes
 
     def _follow_through(self, outcomes: dict[str, Outcome]) -> None:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from softmark.course import Course, Topic
+from softmark.course import Course, Tiers, Topic
+from softmark.questions import Tier
 from softmark.script import Cause
 
 SCHEMA = 1
@@ -29,7 +30,7 @@ class ItemResult(BaseModel):
 
     id: str
     title: str
-    tier: Literal["core", "extension", "bonus"]
+    tier: Tier
     score: float | None
     max_score: float
     status: ItemStatus
@@ -40,8 +41,19 @@ class ItemResult(BaseModel):
     mistake: str = ""
 
 
+class PartResult(BaseModel):
+    """What the items of a part add to the score; ``max_score`` is the points of its core."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    score: float | None
+    max_score: float
+
+
 class Result(BaseModel):
     """One graded submission. ``score`` is None where the course holds grades that are incomplete.
+    ``parts`` is empty where the topic is handed in as a whole.
 
     ``notes`` say what was done to read it, ``flags`` what a person may want to look at.
     """
@@ -55,6 +67,7 @@ class Result(BaseModel):
     score: float | None
     max_score: float
     items: tuple[ItemResult, ...]
+    parts: tuple[PartResult, ...] = ()
     message: str = ""
     notes: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -87,22 +100,47 @@ def total(course: Course | None, topic: Topic, items: Sequence[ItemResult]) -> f
     An item that was not measured leaves the total open (None), or, where the course renormalises,
     is left out and the core that was measured is scaled to the whole.
     """
-    shares = {"core": 1.0, "extension": 0.10, "bonus": 0.05}
-    renormalise = False
-    if course is not None:
-        shares |= {"extension": course.tiers.extension, "bonus": course.tiers.bonus}
-        renormalise = course.ungraded == "renormalise"
-    if not renormalise and any(item.score is None for item in items):
-        return None
-    score = 0.0
+    return _sum(items, _worth(course, topic, items), course)
+
+
+def totals_of_parts(
+    course: Course | None, topic: Topic, items: Sequence[ItemResult]
+) -> tuple[PartResult, ...]:
+    """What the items of each part of a topic add to its score: together they are the whole."""
+    worth = _worth(course, topic, items)
+    found = []
+    for part in topic.parts:
+        core = [topic.rubric[id] for id in part.items if topic.rubric[id].tier == "core"]
+        score = _sum([item for item in items if item.id in part.items], worth, course)
+        whole = sum(item.points for item in core)
+        found.append(PartResult(title=part.title, score=score, max_score=whole))
+    return tuple(found)
+
+
+def _worth(
+    course: Course | None, topic: Topic, items: Sequence[ItemResult]
+) -> Mapping[Tier, float]:
+    """What a point of each tier adds to the score; a tier without points to earn is not in it."""
+    tiers = Tiers() if course is None else course.tiers
+    shares: dict[Tier, float] = {"core": 1.0, "extension": tiers.extension, "bonus": tiers.bonus}
+    renormalise = course is not None and course.ungraded == "renormalise"
+    worth: dict[Tier, float] = {}
     for tier, share in shares.items():
-        measured = [item for item in items if item.tier == tier and item.score is not None]
-        possible = sum(item.max_score for item in measured)
+        whole = sum(item.points for item in topic.rubric.values() if item.tier == tier)
+        of_tier = [item for item in items if item.tier == tier]
+        measured = sum(item.max_score for item in of_tier if item.score is not None)
+        possible = measured if renormalise else whole
         if possible:
-            earned = sum(item.score or 0.0 for item in measured) / possible
-            whole = sum(item.points for item in topic.rubric.values() if item.tier == tier)
             cap = share * topic.max_score
-            score += earned * (cap if tier == "core" else min(cap, whole))
-        elif tier == "core":
-            return None
-    return round(score, 6)
+            worth[tier] = (cap if tier == "core" else min(cap, whole)) / possible
+    return worth
+
+
+def _sum(
+    items: Sequence[ItemResult], worth: Mapping[Tier, float], course: Course | None
+) -> float | None:
+    measured = [item for item in items if item.score is not None]
+    renormalise = course is not None and course.ungraded == "renormalise"
+    if "core" not in worth or (len(measured) < len(items) and not renormalise):
+        return None
+    return round(sum(worth[item.tier] * (item.score or 0.0) for item in measured), 6)

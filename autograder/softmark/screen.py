@@ -29,18 +29,25 @@ def new_console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False)
 
 
-def print_results(results: list[Result], max_score: float, out: Path) -> None:
+def print_results(results: list[Result], topic: Topic, out: Path) -> None:
     """One row a submission: its score and what to look at first; then what was kept apart."""
     console = new_console()
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("submission", overflow="fold", max_width=36)
-    table.add_column(f"of {max_score:g}", justify="right")
+    table.add_column(f"of {topic.max_score:g}", justify="right")
+    for number, part in enumerate(topic.parts, 1):
+        points = sum(
+            topic.rubric[id].points for id in part.items if topic.rubric[id].tier == "core"
+        )
+        table.add_column(f"part {number} of {points:g}", justify="right")
     table.add_column("what to look at first", ratio=1, overflow="ellipsis", no_wrap=True)
     for result in results:
         style = _style(result)
         table.add_row(
             Text.assemble(result.student, (" ⚑" if result.flags else "", "yellow")),
-            Text("held" if result.score is None else f"{result.score:g}", style=style),
+            Text(_points(result.score), style=style),
+            *(Text(_points(part.score), style="dim") for part in result.parts),
+            *[""] * (len(topic.parts) - len(result.parts)),
             Text(_headline(result), style="dim" if style == "green" else ""),
         )
     console.print(table)
@@ -65,6 +72,10 @@ def print_results(results: list[Result], max_score: float, out: Path) -> None:
         console.print(Text(f"Missing: {isolation['missing']}", style="yellow"), soft_wrap=True)
     for fault in dict.fromkeys(i.message for r in results for i in r.items if i.status == "error"):
         console.print(Text(f"grader fault: {fault}", style="bold red"), soft_wrap=True)
+
+
+def _points(score: float | None) -> str:
+    return "held" if score is None else f"{score:g}"
 
 
 def _style(result: Result) -> str:

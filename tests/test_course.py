@@ -87,6 +87,16 @@ def test_a_course(course):
     assert (loaded.tiers.extension, loaded.tiers.bonus) == (0.2, 0.05)
 
 
+def test_feedback_of_a_course(course):
+    feedback = load_course(course).feedback
+    assert (feedback.before_due, feedback.after_due) == ("messages", "hints")
+    assert feedback.runs_a_day == 5
+    (course / "course.yaml").write_text(COURSE + "feedback: {before_due: total, runs_a_day: 0}\n")
+    feedback = load_course(course).feedback
+    assert (feedback.before_due, feedback.after_due) == ("total", "hints")
+    assert feedback.runs_a_day == 0
+
+
 def test_a_topic(course):
     topic = load_course(course).topic("02_lstm")
     assert (topic.id, topic.title, topic.hours, topic.worker) == ("02_lstm", "LSTM", 6.0, "torch")
@@ -366,6 +376,30 @@ IN_COURSE = {
     ),
     "ungraded unknown": Bad(
         "renormalise", "renormalize", "ungraded:", "ungraded", ("'hold' or 'renormalise'", "mean")
+    ),
+    "feedback misspelt": Bad(
+        "tiers:", "feedback: {before: items}\ntiers:", "before", "feedback.before", ("before_due",)
+    ),
+    "feedback unknown": Bad(
+        "tiers:",
+        "feedback:\n  after_due: hint\ntiers:",
+        "after_due",
+        "feedback.after_due",
+        ("'nothing', 'total', 'items', 'messages' or 'hints'", "did you mean 'hints'?"),
+    ),
+    "fewer answers than none": Bad(
+        "tiers:",
+        "feedback:\n  runs_a_day: -1\ntiers:",
+        "runs_a_day",
+        "feedback.runs_a_day",
+        ("at least 0", "-1"),
+    ),
+    "answers not whole": Bad(
+        "tiers:",
+        "feedback:\n  runs_a_day: 2.5\ntiers:",
+        "runs_a_day",
+        "feedback.runs_a_day",
+        ("whole number",),
     ),
     "private missing": Bad(
         "tiers:", "private: away\ntiers:", "private", "private", ("no folder", "away", "graders/")

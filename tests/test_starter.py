@@ -268,7 +268,7 @@ def tree(folder):
 def test_a_build_holds_the_stub_and_the_public_files_only(tiny, tmp_path):
     out = tmp_path / "starter"
     written = build_starter(tiny, out)
-    names = ["tiny.py", "handout.md", "assignment.yaml", "test_public.py"]
+    names = ["tiny.py", "handout.md", "assignment.yaml", "test_public.py", "tiny.ipynb"]
     assert written == [out / "01_tiny" / name for name in names]
     built = tree(out)
     assert sorted(built) == sorted(f"01_tiny/{name}" for name in names)

@@ -10,6 +10,8 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from softmark import __version__
-from softmark.course import Course, CourseError, find_course, load_course, load_topic
+from softmark.course import Course, CourseError, Topic, find_course, load_course, load_topic
 from softmark.result import Result
 from softmark.screen import new_console, print_checks, print_mutants, print_results
 
@@ -180,9 +182,9 @@ def grade(
                     typer.echo(json.dumps(json.loads(result.to_json())))
                 results.append(result)
                 advance(len(results), len(entries))
-        _write_scores(out, results)
+        _write_scores(out, the_topic, results)
         if not as_json:
-            print_results(sorted(results, key=lambda r: r.student), the_topic.max_score, out)
+            print_results(sorted(results, key=lambda r: r.student), the_topic, out)
     if any(result.faulty for result in results):
         raise typer.Exit(GRADER_FAILED)
     lost = any(r.score is None or r.score < r.max_score for r in results)
@@ -222,14 +224,17 @@ def _write_run(out: Path, run: Run, path: Path, first: Result) -> None:
     _write(out / "run.json", json.dumps(record, indent=2) + "\n")
 
 
-def _write_scores(out: Path, results: list[Result]) -> None:
+def _write_scores(out: Path, topic: Topic, results: list[Result]) -> None:
     """A line a submission, for a spreadsheet; what is not a number yet stays empty."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["id", "score", "max_score", "status", "flags"])
+    parts = [part.title for part in topic.parts]
+    table.writerow(["id", "score", "max_score", *parts, "status", "flags"])
     for r in sorted(results, key=lambda r: r.student):
-        score = "" if r.score is None else f"{r.score:g}"
-        table.writerow([r.student, score, f"{r.max_score:g}", r.status, len(r.flags)])
+        scores = [r.score, r.max_score, *(part.score for part in r.parts)]
+        shown = ["" if score is None else f"{score:g}" for score in scores]
+        shown += [""] * (2 + len(parts) - len(shown))
+        table.writerow([r.student, *shown, r.status, len(r.flags)])
     _write(out / "scores.csv", text.getvalue())
 
 
@@ -315,6 +320,104 @@ def starter(course: CourseOption = None) -> None:
         opened = _open_course(course)
         for path in build_starter(opened, opened.folder / "starter"):
             typer.echo(os.path.relpath(path))
+
+
+@build_app.command()
+def nbgrader(
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="A topic, such as 02_lstm (default: all).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder to write (default: build/nbgrader).")
+    ] = None,
+    course: CourseOption = None,
+) -> None:
+    """Write a course folder for nbgrader, with its settings and source notebooks. It holds solutions."""
+    if find_spec("nbgrader") is None:
+        _usage("nbgrader is not installed: python -m pip install 'softmark[nbgrader]'")
+    from softmark.builders.nbgrader_course import build_nbgrader
+
+    with _errors():
+        opened = _open_course(course)
+        folder = opened.folder / "build" / "nbgrader" if out is None else out
+        for path in build_nbgrader(opened, folder, topic or ()):
+            typer.echo(os.path.relpath(path))
+
+
+@build_app.command()
+def otter(
+    topic: Annotated[str, typer.Option("--topic", help="The topic, such as 02_lstm.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write. It holds solutions.")],
+    isolation: IsolationOption = None,
+    course: CourseOption = None,
+) -> None:
+    """Write a topic's notebook for Otter Assign, and run otter assign on it."""
+    if find_spec("otter") is None:
+        _usage("Otter is not installed: python -m pip install 'softmark[otter]'")
+    from softmark.builders.otter import build_otter
+
+    with _errors():
+        _check_tier(isolation)
+        for path in build_otter(_open_course(course), topic, out, isolation):
+            typer.echo(os.path.relpath(path))
+
+
+@build_app.command()
+def gradescope(
+    topic: Annotated[str, typer.Option("--topic", help="The topic, such as 02_lstm.")],
+    out: Annotated[Path, typer.Option("--out", help="The .zip to write, for Gradescope alone.")],
+    isolation: IsolationOption = None,
+    course: CourseOption = None,
+) -> None:
+    """Write a topic's autograder for Gradescope. It holds the solution and the hidden graders."""
+    from softmark.builders.gradescope import build_gradescope
+
+    with _errors():
+        _check_tier(isolation)
+        build_gradescope(_open_course(course), topic, out, isolation)
+        typer.echo(os.path.relpath(out))
+
+
+@app.command()
+def new(
+    topic: Annotated[str, typer.Argument(help="Its name, a number and a word: 05_multihead.")],
+    course: CourseOption = None,
+) -> None:
+    """Write a small topic that works, to be rewritten into another."""
+    from softmark.scaffold import new_topic
+
+    with _errors():
+        made = new_topic(_open_course(course), topic)
+        for path in made.files:
+            typer.echo(os.path.relpath(path))
+        if made.line:
+            typer.echo(f"Add it to course.yaml, under topics:  {made.line}")
+            typer.echo("Then: softmark build starter")
+        typer.echo(f"Does it hold together? softmark verify {topic}")
+
+
+@app.command()
+def release(
+    out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The .zip to write.")],
+    day: Annotated[
+        datetime | None,
+        typer.Option("--date", formats=["%Y-%m-%d"], help="What is open then (default: today)."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="This topic alone; may be given again.")
+    ] = None,
+    course: CourseOption = None,
+) -> None:
+    """Pack what students get: the topics that are open, and the engine to install, without network."""
+    from softmark.release import release
+
+    with _errors():
+        opened = _open_course(course)
+        released = release(opened, out, (day or datetime.now()).date(), topic or ())
+        typer.echo(f"{os.path.relpath(out)}: {', '.join(entry.id for entry in released)}")
+        for entry in opened.topics:
+            if entry not in released and not topic:
+                typer.echo(f"not in it: {entry.id}, which opens {entry.opens}")
 
 
 @app.command()

@@ -6,13 +6,14 @@ what is allowed. The objects do not change; a topic is read each time it is aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import pairwise
 from pathlib import Path, PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from softmark.calls import CallsText, as_calls
 from softmark.questions import (
@@ -130,6 +131,21 @@ class Twin:
     forbid: Mapping[str, str]
 
 
+class PartEntry(Strict):
+    """A part of a topic that is handed in by itself: its items go up to ``until``, the last's to the end."""
+
+    title: Text = Field(description="the part's name, as students read it")
+    until: str | None = Field(default=None, description="the id of its last rubric item")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a topic that is handed in by itself, with the ids of its rubric items."""
+
+    title: str
+    items: tuple[str, ...]
+
+
 class _TopicFile(Strict):
     """assignment.yaml."""
 
@@ -140,6 +156,7 @@ class _TopicFile(Strict):
     )
     worker: Literal["numpy", "torch"] = "numpy"
     rubric: Mapping[str, RubricEntry] = Field(description="the items, each with title and points")
+    parts: tuple[PartEntry, ...] = Field(default=(), description="what is handed in by itself")
     calls: CallsText = Field(description="what every call returns")
     limits: Limits = Limits()
     policy: Policy = Policy()
@@ -187,6 +204,29 @@ class _TopicFile(Strict):
             raise invalid(problems)
         return rubric
 
+    @field_validator("parts")
+    @classmethod
+    def _parts_end_in_order(
+        cls, parts: tuple[PartEntry, ...], info: ValidationInfo
+    ) -> tuple[PartEntry, ...]:
+        core = [id for id, item in info.data.get("rubric", {}).items() if item.tier == "core"]
+        problems: list[Problem] = []
+        if len(parts) == 1:
+            problems.append(((), "has one part, which is the whole; name two or more, or none"))
+        for number, part in enumerate(parts):
+            key = (number, "until")
+            if number == len(parts) - 1:
+                if part.until is not None:
+                    problems.append((key, "the last part goes to the end of the rubric; drop this"))
+            elif part.until not in core:
+                near = suggestion(part.until or "", core)
+                problems.append((key, f"must be the id of a core item of the rubric{near}"))
+            else:
+                core = core[core.index(part.until) + 1 :]  # the next one ends after it
+        if problems and "rubric" in info.data:
+            raise invalid(problems)
+        return parts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
@@ -202,6 +242,7 @@ class Topic:
     files: tuple[str, ...]
     worker: Literal["numpy", "torch"] = "numpy"
     rubric: Mapping[str, Item]
+    parts: tuple[Part, ...] = ()
     calls: Calls
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
@@ -225,11 +266,23 @@ class Topic:
 
 
 class TopicEntry(Strict):
-    """A topic's line in course.yaml: both dates include their day."""
+    """A topic's line in course.yaml: all dates include their day. Where the topic is handed in in parts,
+    ``parts_due`` has a date for each, and ``due`` is the last of them."""
 
     id: TopicId = Field(description="the name of its folder under assignments/")
     opens: date | None = None
     due: date | None = None
+    parts_due: tuple[date, ...] = Field(default=(), description="a date for each part of the topic")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _due_with_the_last_part(cls, data: Any) -> Any:
+        dates = data.get("parts_due") if isinstance(data, Mapping) else None
+        if not isinstance(dates, list | tuple) or not dates:
+            return data
+        if "due" in data:
+            raise invalid([(("due",), "is the last of parts_due; drop one of the two")])
+        return {**data, "due": dates[-1]}
 
     @field_validator("due")
     @classmethod
@@ -239,12 +292,35 @@ class TopicEntry(Strict):
             raise ValueError(f"{due} is before it opens, {opens}")
         return due
 
+    @field_validator("parts_due")
+    @classmethod
+    def _parts_in_order(cls, dates: tuple[date, ...]) -> tuple[date, ...]:
+        for before, after in pairwise(dates):
+            if after <= before:
+                raise ValueError(f"{after} is not after {before}, when the part before is due")
+        return dates
+
 
 class Tiers(Strict):
     """The most that extensions and bonus add to a topic, as shares of its core points."""
 
     extension: float = Field(default=0.10, ge=0, le=1)
     bonus: float = Field(default=0.05, ge=0, le=1)
+
+
+Shows = Literal["nothing", "total", "items", "messages", "hints"]
+"""What a student sees of a result: each shows all that the ones before it do."""
+
+
+class Feedback(Strict):
+    """What students see of their results while they may still hand in, and afterwards.
+
+    ``runs_a_day`` is how many times a day a hand-in is answered before the due date; 0 is no limit.
+    """
+
+    before_due: Shows = "messages"
+    after_due: Shows = "hints"
+    runs_a_day: int = Field(default=5, ge=0)
 
 
 class _CourseFile(Strict):
@@ -256,6 +332,7 @@ class _CourseFile(Strict):
     )
     tiers: Tiers = Tiers()
     ungraded: Literal["hold", "renormalise"] = "hold"
+    feedback: Feedback = Feedback()
     private: Text | None = None
 
 
@@ -269,11 +346,17 @@ class Course:
     tiers: Tiers
     ungraded: Literal["hold", "renormalise"]
     private: Path | None
+    feedback: Feedback = field(default_factory=Feedback)
 
     def topic(self, id: str) -> Topic:
         """Read a topic. Raises CourseError if there is none of this id or its file is wrong."""
         self._require(id)
-        return load_topic(self.folder / "assignments" / id)
+        topic = load_topic(self.folder / "assignments" / id)
+        dates = next(entry.parts_due for entry in self.topics if entry.id == id)
+        if dates and len(dates) != len(topic.parts):
+            said = f"parts_due has {len(dates)} dates and the topic {len(topic.parts)} parts"
+            raise CourseError(f"{COURSE_FILE}: topics: {id}: {said} in its {TOPIC_FILE}")
+        return topic
 
     def solution(self, id: str) -> Path:
         """The folder of a topic's reference solution. Raises CourseError if it is not there."""
@@ -327,7 +410,9 @@ def load_course(folder: Path) -> Course:
         problems.append((("private",), text))
     if problems:
         raise file.error(problems)
-    return Course(folder, data.title, data.topics, data.tiers, data.ungraded, private)
+    return Course(
+        folder, data.title, data.topics, data.tiers, data.ungraded, private, data.feedback
+    )
 
 
 def find_course(start: Path) -> Path:
@@ -365,12 +450,20 @@ def load_topic(folder: Path) -> Topic:
         files=data.files,
         worker=data.worker,
         rubric=Frozen(rubric),
+        parts=tuple(_parts(data.parts, list(rubric))),
         calls=as_calls(data.calls),
         limits=data.limits,
         policy=data.policy,
         twin=twin,
         questions=questions,
     )
+
+
+def _parts(parts: Sequence[PartEntry], ids: Sequence[str]) -> Iterator[Part]:
+    for part in parts:
+        end = len(ids) if part.until is None else ids.index(part.until) + 1
+        yield Part(part.title, tuple(ids[:end]))
+        ids = ids[end:]
 
 
 def _shown(path: Path, root: Path | None) -> str:

@@ -12,6 +12,9 @@ Which file is taken for an expected ``lstm.py``: the first rule that finds one.
 4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
 5. For the first expected file, the only ``.py`` that is neither a test nor meant as another.
 
+What students start from has a notebook beside the file: of the two that counts in which less is still
+to be written, and of equal ones the file.
+
 Of a topic with questions, ``answers.yaml`` is found in the same way, and ``lstm.py.txt`` counts as
 a ``.py``. Where an LMS files each file of a student's by itself, those of one student count as a
 folder.
@@ -33,7 +36,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from softmark.questions import ANSWERS_FILE
+from softmark.questions import ANSWERS_FILE, parse_answers
 from softmark.sourcetext import MAX_SOURCE, notebook_files, plain_text, python_text
 from softmark.unpack import (
     ARCHIVES,
@@ -334,7 +337,39 @@ def _take(
             notes.append(f"took {source} as {expected}")
         elif source != expected:
             notes.append(f"took {expected} from {source.removesuffix(expected)}")
-    return cells | own, used  # a file of its own comes before a cell that writes it
+    first = topic.files[0]
+    if first in own and not alone and (book := _book_beside(entries, topic, own[first])):
+        entry, cells, said = book
+        used.add(entry.path)
+        del own[first]
+        notes += [*said, f"took {place}{entry.shown} as {first}: more of it is written there"]
+    # a file of its own comes before a cell that writes it, but what students start from has both
+    ahead = {name for name in cells if name in own and _open(name, cells) < _open(name, own)}
+    return cells | {name: text for name, text in own.items() if name not in ahead}, used
+
+
+def _book_beside(
+    entries: Sequence[Entry], topic: Topic, written: str
+) -> tuple[Entry, dict[str, str], list[str]] | None:
+    """The notebook beside the first file, what is in it, and notes, where less of it is still to be
+    written."""
+    first, notes = topic.files[0], list[str]()
+    try:
+        entry = _pick(first.removesuffix(".py") + ".ipynb", first, entries, topic)
+        if entry is None:
+            return None
+        files = notebook_files(entry, first, topic.handed_in[1:], notes)
+    except RefusedError:
+        return None
+    ahead = _open(first, files) < _open(first, {first: written})
+    return (entry, files, notes) if ahead else None
+
+
+def _open(name: str, files: Mapping[str, str]) -> int:
+    """How much of a file is still to be written, to compare it with another version of it."""
+    if name == ANSWERS_FILE:
+        return -len(parse_answers(files[name])[0])
+    return files[name].count("raise NotImplementedError(")
 
 
 def _choose(

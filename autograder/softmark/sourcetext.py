@@ -8,10 +8,12 @@ import json
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from softmark.unpack import MB, Entry, RefusedError, listed, shown
+from softmark.used import used_lines
 
 MAX_SOURCE = 1 * MB
 MAX_NOTEBOOK = 8 * MB  # it carries its plots; the code in it is held to MAX_SOURCE
@@ -88,14 +90,28 @@ def _check_size(name: str, size: int, most: int) -> None:
         raise RefusedError(f"{name} is larger than {most // MB} MB; hand in your code alone.")
 
 
+@dataclass(frozen=True, slots=True)
+class _CodeCell:
+    """A code cell. ``file`` is the one it belongs to where the course's builder has marked it, and
+    ``given`` says that it came with the notebook, by these marks or by nbgrader's."""
+
+    number: int
+    source: str
+    file: str
+    given: bool
+    solution: bool
+
+
 def notebook_files(
     entry: Entry, expected: str, others: Sequence[str], notes: list[str]
 ) -> dict[str, str]:
-    """The Python files in a notebook of format 3 or 4: ``expected``, and ``others`` a cell writes.
+    """The files in a notebook of format 3 or 4: ``expected``, and ``others`` that have a cell.
 
     Code cells in order, each under ``# cell N``, make ``expected``, unless a ``%%writefile`` cell
-    holds it. Where nbgrader has marked solutions, its test cells are left out. Lines that only
-    IPython understands become comments, so that lines keep their places. Raises RefusedError.
+    holds it; a cell makes one of the ``others`` by ``%%writefile`` or by the mark that came with it.
+    Where solutions are marked, nbgrader's test cells are left out, and of a student's own cells what
+    no other needs. Lines that only IPython understands, and those left out, become comments, so that
+    lines keep their places. Raises RefusedError.
     """
     name = entry.shown
     data = entry.read(MAX_NOTEBOOK)
@@ -111,14 +127,12 @@ def notebook_files(
         ) from None
     if len(cells) > MAX_CELLS:
         raise RefusedError(f"{name} has more than {MAX_CELLS:,} cells; hand in your code alone.")
-    _check_size(name, sum(len(source or "") for source in cells), MAX_SOURCE)
-    joined: list[str] = []
+    _check_size(name, sum(len(cell.source) for cell in cells), MAX_SOURCE)
+    joined: list[tuple[_CodeCell, list[str]]] = []
     written: dict[str, list[str]] = {}
     left_out: list[str] = []
-    for number, source in enumerate(cells, 1):
-        if source is None:
-            continue
-        lines = source.split("\n")
+    for cell in cells:
+        lines = cell.source.split("\n")
         start = next((i for i, line in enumerate(lines) if line.strip()), 0)
         words = lines[start].split()
         if words and words[0].startswith("%%"):
@@ -128,30 +142,69 @@ def notebook_files(
                 before.append("\n".join(lines[start + 1 :]) + "\n")
                 written[target] = before
             else:
-                left_out.append(f"{number} ({shown(words[0])})")
+                left_out.append(f"{cell.number} ({shown(words[0])})")
             lines = [f"# {line}" for line in lines]
-        joined += [f"# cell {number}", *_without_magics(lines)]
+        elif cell.file in others:  # without its first line it can be run, so that one is taken out
+            written.setdefault(cell.file, []).append("\n".join(_without_magics(lines)) + "\n")
+            lines = [f"# {line}" for line in lines]
+        joined.append((cell, list(_without_magics(lines))))
     if left_out:
         notes.append(f"left out cells of {name} that are not plain Python: {listed(left_out)}")
     if expected not in written:
-        code = any(source and source.strip() for source in cells)
-        written[expected] = ["\n".join(joined) + "\n" if code else ""]
-    return {file: _checked(f"{name} ({file})", "".join(text)) for file, text in written.items()}
+        if any(cell.solution for cell in cells):
+            _leave_out_trials(name, joined, notes)
+        code = any(cell.source.strip() for cell in cells)
+        lines = [line for cell, lines in joined for line in (f"# cell {cell.number}", *lines)]
+        written[expected] = ["\n".join(lines) + "\n" if code else ""]
+    files = {expected: _checked(f"{name} ({expected})", "".join(written.pop(expected)))}
+    for file, text in written.items():
+        try:
+            files[file] = _checked(f"{name} ({file})", "".join(text))
+        except RefusedError as refused:
+            notes.append(f"left out {file}: {refused}")
+    return files
 
 
-def _code_cells(notebook: Any) -> list[str | None]:
-    """The source of each code cell, None for a test cell of nbgrader's."""
+def _code_cells(notebook: Any) -> list[_CodeCell]:
+    """The code cells, without nbgrader's test cells where solutions are marked."""
     sheets = notebook.get("worksheets", [notebook])
-    cells = [c for sheet in sheets for c in sheet["cells"] if c["cell_type"] == "code"]
-    marks = [c.get("metadata", {}).get("nbgrader", {}) for c in cells]
-    has_solutions = any(mark.get("solution") for mark in marks)
-    sources: list[str | None] = []
-    for cell, mark in zip(cells, marks, strict=True):
+    found = [c for sheet in sheets for c in sheet["cells"] if c["cell_type"] == "code"]
+    cells: list[_CodeCell] = []
+    tests: set[int] = set()
+    for number, cell in enumerate(found, 1):
         source = cell["source"] if "source" in cell else cell["input"]
         text = source if isinstance(source, str) else "".join(source)
-        is_test = has_solutions and mark.get("grade") and not mark.get("solution")
-        sources.append(None if is_test else text.replace("\r\n", "\n").replace("\r", "\n"))
-    return sources
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        metadata = cell.get("metadata", {})
+        mark, ours = metadata.get("nbgrader", {}), metadata.get("softmark", {})
+        file = str(ours.get("file", ""))
+        solution = bool(mark.get("solution") or file)
+        given = solution or bool(mark.get("locked") or mark.get("grade") or ours)
+        if mark.get("grade") and not mark.get("solution"):
+            tests.add(number)
+        cells.append(_CodeCell(number, text, file, given, solution))
+    if any(cell.solution for cell in cells):
+        return [cell for cell in cells if cell.number not in tests]
+    return cells
+
+
+def _leave_out_trials(
+    name: str, joined: Sequence[tuple[_CodeCell, list[str]]], notes: list[str]
+) -> None:
+    """Make comments of what a student has tried in cells of their own and no other cell needs."""
+    program = "\n".join(line for cell, lines in joined if cell.given for line in lines)
+    own = [(cell, lines) for cell, lines in joined if not cell.given]
+    used = used_lines(program, [lines for _, lines in own])
+    left_out: list[str] = []
+    for (cell, lines), kept in zip(own, used, strict=True):
+        for number, line in enumerate(lines):
+            if number not in kept and line.strip() and not line.startswith("#"):
+                lines[number] = f"# {line}"
+                if str(cell.number) not in left_out:
+                    left_out.append(str(cell.number))
+    if left_out:
+        what = "of your own that no other cell needs"
+        notes.append(f"left out of {name} what is in cells {what}: {listed(left_out)}")
 
 
 def _without_magics(lines: Sequence[str]) -> Iterator[str]:

@@ -3,32 +3,29 @@
 The reference and every right variant earn full marks, the untouched starter earns nothing. Every
 known mistake loses exactly its items and is shown its own hint or none; two of them together hide
 nothing from each other. Every question can be answered. The starter is in step with the reference,
-and nothing that students get holds a line that only a solution or a mistake has.
+and nothing that students get holds a line that only solutions, graders, mistakes or answers have.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
-from types import MappingProxyType
 
 from softmark.batch import Run, grade_submissions
 from softmark.bench import reference_files
 from softmark.builders.starter import starter_in_step, stub
 from softmark.course import Course, Topic
 from softmark.intake import Submission
+from softmark.leaks import leaks as leaks
+from softmark.leaks import opens_later, private_part, stubs
+from softmark.leaks import private_lines as private_lines
 from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import Result
 
 _MOST_PAIRS = 200
-_SHORTEST_LEAK = 17  # a shorter line, self.zero_grad() say, is in many files
-_SHORTEST_GRADER_LEAK = 40  # shorter lines of graders are calls that public tests make too
-_TEXT_FILES = (".py", ".md", ".yaml", ".yml", ".ipynb", ".txt", ".toml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def verify(
     """
     course, topic = run.course, run.topic
     reference = reference_files(course, topic)
-    stubs = {name: stub(source, name) for name, source in reference.items()}
+    starter = {name: stub(source, name) for name, source in reference.items()}
     variants = load_variants(course, topic, reference)
     mistakes = {m.id: m for m in load_mistakes(course, topic, reference)}
     pairs = _pairs(list(mistakes.values()), topic.files[0])
@@ -68,7 +65,7 @@ def verify(
     answers = _right_answers(course, topic)
     right = _answered(topic, answers)
     sources = {"reference": {**reference, **right}}
-    sources["starter"] = {**stubs, **_answered(topic, {})}
+    sources["starter"] = {**starter, **_answered(topic, {})}
     sources |= {f"variant {name}": {**files, **right} for name, files in variants.items()}
     sources |= {f"mistake {id}": {**mistake.files, **right} for id, mistake in mistakes.items()}
     sources |= {f"pair {ids}": {**files, **right} for ids, (files, _) in pairs.items()}
@@ -105,11 +102,11 @@ def verify(
         problems = _loses_exactly(results[f"answer {name}"], item)
         yield Check(f"a wrong answer to {name} loses it alone", problems)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
-    others = [*variants.values(), *(m.files for m in mistakes.values())]
-    graders = {p.name: p.read_text("utf-8") for p in course.graders(topic.id).glob("*.py")}
-    private = private_lines(reference, stubs, others, graders)
+    (entry,) = [entry for entry in course.topics if entry.id == topic.id]
+    private = private_part(course, topic, stubs(course, opens_later(course, entry)))
     public = [course.folder / "starter", course.folder / "assignments"]
-    yield Check("students get no line of a solution", tuple(leaks(public, private, course.folder)))
+    found = tuple(leaks(public, private, course.folder))
+    yield Check("students get no line of a solution", found)
 
 
 def full_marks(run: Run) -> Mapping[str, str]:
@@ -230,46 +227,3 @@ def _pair_problems(result: Result, made: tuple[Mistake, Mistake]) -> list[str]:
     problems = [f"{together}: {id} is passed" for id in sorted(passed & lost)]
     foreign = _foreign_hints(result, {first.id, second.id})
     return [*problems, *(f"{together}: {said}" for said in foreign)]
-
-
-# ---- leaks -------------------------------------------------------------------------------------
-
-
-def private_lines(
-    reference: Mapping[str, str],
-    stubs: Mapping[str, str],
-    others: Sequence[Mapping[str, str]],
-    graders: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Lines that only solutions, mistakes and graders have, each with the file it stands in."""
-    public = {line for source in stubs.values() for line in _lines(source)}
-    private = {
-        line: name
-        for files in (reference, *others)
-        for name, source in files.items()
-        for line in _lines(source)
-        if line not in public
-    }
-    tests = {line: name for name, source in graders.items() for line in _lines(source)}
-    return {k: v for k, v in tests.items() if len(k) >= _SHORTEST_GRADER_LEAK} | private
-
-
-def _lines(source: str) -> Iterator[str]:
-    for line in source.splitlines():
-        code = "".join(line.split("#")[0].split())
-        if len(code) >= _SHORTEST_LEAK and not code.startswith(("import", "from", '"""')):
-            yield code
-
-
-def leaks(folders: Sequence[Path], private: Mapping[str, str], root: Path) -> Iterator[str]:
-    """Every private line in a file that students get."""
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix not in _TEXT_FILES or not path.is_file():
-                continue
-            source = path.read_text(encoding="utf-8", errors="replace")
-            for number, line in enumerate(source.splitlines(), 1):
-                for code in _lines(line):
-                    if code in private:
-                        shown = os.path.relpath(path, root)
-                        yield f"{shown}:{number} holds a line of the private {private[code]}"

@@ -16,7 +16,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,7 +204,12 @@ def with_rubric(handout: str, topic: Topic) -> str:
 
 def _rubric_table(topic: Topic) -> str:
     rows = ["| item | what it asks for | tier | points |", "| --- | --- | --- | ---: |"]
+    headings = {
+        part.items[0]: f"part {n}: {part.title}" for n, part in enumerate(topic.parts, 1)
+    }
     for item in topic.rubric.values():
+        if item.id in headings:
+            rows.append(f"| | **{headings[item.id]}** | | |")
         title = item.title.replace("|", "\\|")
         if item.follow_through:
             title += " ↪"
@@ -220,10 +225,15 @@ def _rubric_table(topic: Topic) -> str:
 # ---- a course -----------------------------------------------------------------------------------
 
 
-def starter_files(course: Course) -> Mapping[Path, str]:
-    """Every file that students start from: (topic / file name) to its text."""
+def starter_files(course: Course, topics: Collection[str] = ()) -> Mapping[Path, str]:
+    """Every file that students of these topics (of none: of all) start from: (topic / file name) to
+    its text."""
+    from softmark.builders.notebook import student_notebook  # which is made of stubs
+
     files: dict[Path, str] = {}
     for entry in course.topics:
+        if topics and entry.id not in topics:
+            continue
         topic = course.topic(entry.id)
         solution = course.solution(topic.id)
         for name in topic.files:
@@ -237,6 +247,7 @@ def starter_files(course: Course) -> Mapping[Path, str]:
             files[Path(topic.id, ANSWERS_FILE)] = blank_answers(topic.questions)
         handout = Path(topic.id, "handout.md")
         files[handout] = with_rubric(files[handout], topic)
+        files[Path(topic.id, f"{topic.module}.ipynb")] = student_notebook(course, topic)
     return files
 
 

@@ -789,11 +789,146 @@ def test_nbgrader_test_cells_are_left_out(hand_in: Path, topic: Topic) -> None:
     got = read_submission(put(hand_in / "lstm.ipynb", notebook(*cells)), topic)
     assert_ready(
         got,
-        "# cell 1\nimport math\n# cell 2\nx = 1\n# cell 3\ny = 2\n# cell 5\nz = 3\n",
+        "# cell 1\nimport math\n# cell 2\nx = 1\n# cell 3\ny = 2\n# cell 5\n# z = 3\n",
     )
     book = notebook(code("x = 1"), code("y = 2", grade=True, solution=False))
     got = read_submission(put(hand_in / "lstm.ipynb", book), topic)
     assert_ready(got, "# cell 1\nx = 1\n# cell 2\ny = 2\n")
+
+
+def ours(source: str, file: str = "lstm.py") -> dict[str, Any]:
+    return code(source) | {"metadata": {"softmark": {"file": file}}}
+
+
+TRIALS = """\
+import matplotlib.pyplot as plt
+from helpers import *
+
+SCALE = 2; unused = f(3)
+
+@wraps(
+    plain)
+def helper(x):
+    return twice(x) * SCALE
+
+cell = Cell(3)
+cell.params["W"] = 4
+print(helper(cell))
+Cell.forward = helper
+try:
+    import fast
+except ImportError:
+    fast = None
+raise KeyError
+"""
+
+
+def test_of_a_students_own_cells_what_the_others_use_counts(hand_in: Path, topic: Topic) -> None:
+    book = notebook(
+        ours("import math"),
+        code("def twice(x):\n    return 2 * x\ntwice(1) / 0"),
+        code(TRIALS),
+        ours("class Cell:\n    pass\ndef f(cell, unused):\n    return helper(cell)"),
+        code("await nothing\n1 +"),
+        ours("def g(plt):\n    return fast or f(plt, 1)\ng(2)"),
+    )
+    got = read_submission(put(hand_in / "lstm.ipynb", book), topic)
+    own = """\
+# cell 2
+def twice(x):
+    return 2 * x
+# twice(1) / 0
+# cell 3
+# import matplotlib.pyplot as plt
+# from helpers import *
+
+SCALE = 2; unused = f(3)
+
+@wraps(
+    plain)
+def helper(x):
+    return twice(x) * SCALE
+
+# cell = Cell(3)
+# cell.params["W"] = 4
+# print(helper(cell))
+Cell.forward = helper
+try:
+    import fast
+except ImportError:
+    fast = None
+# raise KeyError
+
+# cell 4
+"""
+    text = got.files["lstm.py"]
+    assert text[text.index("# cell 2") :].startswith(own)
+    assert "# await nothing\n# 1 +\n" in text
+    assert text.endswith("g(2)\n"), "cells that are marked count whole"
+    assert got.notes[0] == (
+        "left out of lstm.ipynb what is in cells of your own that no other cell needs: 2, 3, 5"
+    )
+
+
+def test_own_cells_count_whole_where_nothing_is_marked(hand_in: Path, topic: Topic) -> None:
+    got = read_submission(put(hand_in / "lstm.ipynb", notebook(code("x = 1\nprint(x)"))), topic)
+    assert_ready(got, "# cell 1\nx = 1\nprint(x)\n")
+
+
+@pytest.mark.parametrize(
+    "cell", ["a = 1\n", "a=1;", "def f():\n  x\n", "(" * 90, "-" * 1000 + "1\n"]
+)
+def test_hostile_own_cells_are_not_slow(hand_in: Path, topic: Topic, cell: str) -> None:
+    book = notebook(ours("def f():\n    return a"), code(cell * (400_000 // len(cell))))
+    start = time.monotonic()
+    assert read_submission(put(hand_in / "lstm.ipynb", book), topic).status == "ready"
+    assert time.monotonic() - start < 10
+
+
+def test_a_marked_cell_needs_no_first_line(hand_in: Path, pair: Topic) -> None:
+    book = notebook(
+        ours("x = 1"),
+        ours("import torch\n%time\ny = 2", "lstm_torch.py"),
+        code("%%writefile elsewhere.py\nz = 3"),
+    )
+    got = read_submission(put(hand_in / "lstm.ipynb", book), pair)
+    assert got.files["lstm_torch.py"] == "import torch\n# %time\ny = 2\n"
+    assert "\nimport torch" not in got.files["lstm.py"]
+
+
+def test_an_emptied_cell_costs_its_own_file_alone(hand_in: Path, pair: Topic) -> None:
+    book = notebook(code("x = 1"), code("%%writefile lstm_torch.py\n"))
+    got = read_submission(put(hand_in / "lstm.ipynb", book), pair)
+    assert got.status == "ready"
+    assert set(got.files) == {"lstm.py"}
+    assert any(note.startswith("left out lstm_torch.py: ") for note in got.notes)
+
+
+def test_what_is_written_counts_where_file_and_notebook_are_handed_in(
+    hand_in: Path, pair: Topic
+) -> None:
+    """As in a copy of the starter, which has both."""
+    todo = "def f():\n    raise NotImplementedError('f')\n"
+    done = "def f():\n    return 1\n"
+    put(hand_in / "lstm.py", todo)
+    put(hand_in / "lstm_torch.py", todo)
+    twin = code(f"%%writefile lstm_torch.py\n{done}")
+    put(hand_in / "lstm.ipynb", notebook(code(done), twin))
+    got = read_submission(hand_in, pair)
+    assert got.files == {
+        "lstm.py": f"# cell 1\n{done}\n# cell 2\n# %%writefile lstm_torch.py\n"
+        + "".join(f"# {line}\n" for line in [*done.split("\n")[:-1], ""]),
+        "lstm_torch.py": f"{done}\n",
+    }
+    assert "took lstm.ipynb as lstm.py: more of it is written there" in got.notes
+    assert not any("ignored" in note for note in got.notes)
+
+    put(hand_in / "lstm.py", done)
+    put(hand_in / "lstm_torch.py", done)
+    put(hand_in / "lstm.ipynb", notebook(code(todo)))
+    got = read_submission(hand_in, pair)
+    assert got.files == {"lstm.py": done, "lstm_torch.py": done}
+    assert "ignored other files: lstm.ipynb" in got.notes
 
 
 @pytest.mark.parametrize(

@@ -282,3 +282,41 @@ def test_the_notebook_that_students_get_works_as_it_stands(tmp_path: Path) -> No
     reference = (ROOT / "solutions" / topic.id / "lstm.py").read_text("utf-8")
     said = run(folder, LOAD, ("all", reference), CHECK)[-1]
     assert "All done" in said
+
+
+@pytest.mark.skipif(not os.environ.get("SOFTMARK_ALL"), reason="starts a kernel")
+def test_in_a_kernel_of_jupyters(work: Path) -> None:
+    """With what JupyterLab tells of a cell: its id, its metadata, and which others were deleted."""
+    jupyter = pytest.importorskip("jupyter_client.manager", reason="needs Jupyter")
+    manager, client = jupyter.start_new_kernel(cwd=str(work))
+
+    def execute(id: str, code: str, **metadata: object) -> str:
+        content = {"code": code, "silent": False, "store_history": True, "stop_on_error": False}
+        content |= {"user_expressions": {}, "allow_stdin": False}
+        message = client.session.msg(
+            "execute_request", content, metadata={"cellId": id, **metadata}
+        )
+        client.shell_channel.send(message)
+        said = []
+        while True:
+            reply = client.get_iopub_msg(timeout=60)
+            if reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
+                continue
+            if reply["header"]["msg_type"] == "stream":
+                said.append(reply["content"]["text"])
+            if reply["content"].get("execution_state") == "idle":
+                return "".join(said)
+
+    try:
+        ours = {"softmark": {"file": "small.py"}}
+        execute(*LOAD)
+        execute("a", f"TWO = 2\n{HALF.replace('2', 'TWO')}", **ours)
+        execute("b", THIRD, **ours)
+        execute("c", "TWO = 4")  # to try something, and deleted since
+        assert "All done: 2 pass" in execute(*CHECK, deletedCells=["c"])
+        execute("a", f"{HALF.replace('2', 'TWO')}", **ours)
+        said = execute(*CHECK)
+        assert "NameError" in said and "In [6], line 2: return x / TWO" in said, said
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import html
 import importlib.util
 import json
@@ -252,14 +253,12 @@ def assert_recorded(folder: Path, topic: Topic, results: Mapping[str, Result]) -
             if "outputs" in c and "nbgrader" in c["metadata"]
         }
         feedback = (folder / "feedback" / student / topic.id / f"{topic.module}.html").read_text()
-        for shown in as_shown(result, "messages").items:
+        for shown in as_shown(result, "hints").items:
             told = outputs[shown.id.replace(".", "-")][0]["text"]
             text = told if isinstance(told, str) else "".join(told)
             assert text.startswith(f"{shown.title}: {shown.score:g} of {shown.max_score:g}")
             assert all(unnumbered(said) in unnumbered(text) for said in told_of(shown))
             assert unnumbered(html.escape(shown.message, quote=False)) in unnumbered(feedback)
-        hints = [item.hints[0] for item in result.items if item.mistake]
-        assert not any(hint in str(outputs) for hint in hints), "hints come after the due date"
 
 
 def told_of(item: ItemResult) -> tuple[str, ...]:
@@ -332,13 +331,18 @@ WRONG_STEP = "output_gate_missing_from_dc"  # what is built on it earns a part o
 NOISE = "import sys, warnings\nprint('noise', file=sys.stderr)\nwarnings.warn('noise')\n"
 
 
+def attack_on(course: Course, topic: Topic, folder: Path) -> str:
+    """What raises a score where a student's code runs beside the tests or in a kernel."""
+    secrets = [course.solution(topic.id) / topic.files[0], *course.graders(topic.id).glob("*.py")]
+    secrets += [folder / "source" / topic.id / f"{topic.module}.ipynb"]
+    book = str(folder / "gradebook.db")
+    return "import numpy as np\n" + ATTACK.format(book=book, secrets=[*map(str, secrets)])
+
+
 def lstm_class(course: Course, topic: Topic, folder: Path) -> dict[str, Student]:
     """Right, wrong and hostile work, none with the twin in PyTorch, which takes seconds to start."""
     none: dict[str, Edit | None] = {"lstm_torch.py": None}
-    secrets = [course.solution(topic.id) / "lstm.py", *course.graders(topic.id).glob("*.py")]
-    secrets += [folder / "source" / topic.id / "lstm.ipynb"]
-    book = str(folder / "gradebook.db")
-    attack = "import numpy as np\n" + ATTACK.format(book=book, secrets=[*map(str, secrets)])
+    attack = attack_on(course, topic, folder)
     wrong = {**none, "lstm.py": mistake(course, topic, WRONG_STEP)}
     quits = replaced("e = np.exp(-np.abs(z))", "raise SystemExit(0)\n    e = np.exp(-np.abs(z))")
     helped = replaced("b[:H] = forget_bias", "b[:H] = helper(forget_bias)")
@@ -390,6 +394,92 @@ def assert_nothing_leaks(course: Course, topic: Topic, folder: Path) -> None:
         mark = cell["metadata"]["nbgrader"]
         assert "".join(cell["source"]) == cells[mark["grade_id"]].student
         assert mark["schema_version"] == 3
+
+
+# ---- through the exchange, in processes of their own ----------------------------------------------
+
+
+@slow
+def test_a_torch_topic_by_release_and_collect(tmp_path):
+    home = tmp_path / "course"
+    (home / "autograder").mkdir(parents=True)
+    for name in ("assignments", "solutions", "autograder/graders"):
+        (home / name).symlink_to(ROOT / name)
+    (home / "course.yaml").write_text("title: Attention\ntopics:\n  - id: 04_attention\n")
+    course = load_course(home)
+    topic = course.topic("04_attention")
+    wrong = {"attention.py": mistake(course, topic, "mask_inverted")}
+    user = getpass.getuser()
+    attack = attack_on(course, topic, tmp_path / "nbgrader")
+    quits = replaced("def masked_softmax", "import sys\nsys.exit(0)\ndef masked_softmax")
+    students = {
+        user: Student(extra=NOISE),
+        "wrong": Student(wrong),
+        "hostile": Student(wrong, attack, tamper=claim_full_marks),
+        "quits": Student({"attention.py": quits}),
+    }
+    folder = built(course, tmp_path / "nbgrader", topic.id)
+    config = folder / "nbgrader_config.py"
+    collector = "c.FileNameCollectorPlugin.named_regexp"
+    names = r".*/(?P<student_id>\w+)_(?P<file_id>attention)"
+    config.write_text(f"{config.read_text()}{collector} = {names!r}\n")
+    name = f"{topic.module}.ipynb"
+    with Nbgrader(folder) as nbgrader:
+        nbgrader("generate_assignment", topic.id)
+        assert_nothing_leaks(course, topic, folder)
+        nbgrader("release_assignment", topic.id)
+
+        # one student fetches and submits; of the others an LMS has the notebooks
+        desk = tmp_path / "student"
+        desk.mkdir()
+        settings = f"c = get_config()\nc.Exchange.root = {str(folder / 'exchange')!r}\n"
+        settings += "c.CourseDirectory.course_id = 'attention'\n"
+        (desk / "nbgrader_config.py").write_text(settings)
+        with Nbgrader(desk) as at_home:
+            at_home("fetch_assignment", topic.id)
+            mine = desk / topic.id / name
+            released = mine.read_text()
+            mine.write_text(filled(course, topic, released, students[user]))
+            at_home("submit", topic.id)
+        nbgrader("collect", topic.id)
+        archive = folder / "downloaded" / topic.id / "archive"
+        archive.mkdir(parents=True)
+        for student in set(students) - {user}:
+            text = filled(course, topic, released, students[student])
+            (archive / f"{student}_{name}").write_text(text)
+        nbgrader("zip_collect", topic.id)
+
+        nbgrader("autograde", topic.id)
+        nbgrader("generate_feedback", topic.id)
+        nbgrader("release_feedback", topic.id, "--student", user)  # who came by the exchange
+        nbgrader("export")
+    results = graded_as_files(course, topic, students)
+    assert_recorded(folder, topic, results)
+    extras = sum(item.points for item in topic.rubric.values() if item.tier != "core")
+    assert results[user].score == topic.max_score + extras
+    scores = {s: [item.score for item in result.items] for s, result in results.items()}
+    assert scores["hostile"] == scores["wrong"] != scores[user]
+    assert results["quits"].status == "import_error"
+
+
+@slow
+def test_the_twin_is_graded_too(course, tmp_path):
+    topic = course.topic("02_lstm")
+    folder = built(course, tmp_path, topic.id)
+    students = {
+        "right": Student(),
+        "wrong": Student({"lstm_torch.py": mistake(course, topic, "twin_c_last_is_h")}),
+    }
+    with Nbgrader(folder) as nbgrader:
+        nbgrader("generate_assignment", topic.id)
+        hand_in(folder, course, topic, students)
+        nbgrader("autograde", topic.id)
+        nbgrader("generate_feedback", topic.id)
+        nbgrader("export")
+    results = graded_as_files(course, topic, students)
+    assert_recorded(folder, topic, results)
+    assert results["right"].score == 115
+    assert results["wrong"].score < 115
 
 
 # ---- what only a person can decide ---------------------------------------------------------------
@@ -453,12 +543,15 @@ def small_class() -> dict[str, Student]:
     }
 
 
+@slow
 def test_what_was_not_measured_waits_for_a_person(small, tmp_path):
     topic = small.topic(small_course.TOPIC)
     folder = built(small, tmp_path / "nbgrader", topic.id)
     results = graded_as_files(small, topic, small_class())
     with Nbgrader(folder) as nbgrader:
         nbgrader("generate_assignment", topic.id)
+        with gradebook(folder) as book:
+            book.update_or_create_assignment(topic.id, duedate="2999-01-01 12:00:00 UTC")
         hand_in(folder, small, topic, small_class())
         nbgrader("autograde", topic.id)
         nbgrader("export")

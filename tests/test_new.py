@@ -110,6 +110,13 @@ def test_a_new_topic_of_a_course_with_a_private_half(folder: Path, tmp_path: Pat
     assert starter_in_step(course, folder / "starter") == []
     code, output = softmark(folder, "verify", "05_hidden", "--seed", "3", "--workers", "1")
     assert code == 0, output
+    submission, out = private / "solutions/05_hidden/hidden.py", tmp_path / "out"
+    words = ["grade", str(submission), "--topic", "05_hidden", "--out", str(out), "--workers", "1"]
+    code, output = softmark(folder, *words)
+    assert code == 0, output
+    assert "hidden,90,100,graded,0" in (out / "scores.csv").read_text(encoding="utf-8")
+    code, output = softmark(folder, "build", "starter")
+    assert code == 0 and not (folder / "solutions").exists(), output
 
 
 def test_where_topics_stand_in_brackets_the_line_to_add_is_told(folder: Path) -> None:

@@ -57,6 +57,13 @@ IsolationOption = Annotated[
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=1, help="Grading processes (default: one per core).")
 ]
+DayOption = Annotated[
+    datetime | None,
+    typer.Option("--date", formats=["%Y-%m-%d"], help="What is open then (default: today)."),
+]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", help="This topic alone; may be given again.")
+]
 TopicArgument = Annotated[str | None, typer.Argument(help="A topic, such as 02_lstm.")]
 
 
@@ -271,6 +278,9 @@ def check(
     twin: Annotated[
         bool, typer.Option("--twin", help="Test the file in PyTorch instead of the others.")
     ] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="In a workflow: with a summary and marked lines.")
+    ] = False,
 ) -> None:
     """Run the public tests on your own files."""
     from softmark.check import check_topic
@@ -278,7 +288,12 @@ def check(
 
     with _student_errors():
         the_topic = load_topic(find_topic_folder(topic, Path.cwd()))
-        well = check_topic(student_console(), the_topic, twin)
+        if github:
+            from softmark.github import check_on_github
+
+            well = check_on_github(the_topic, twin)
+        else:
+            well = check_topic(student_console(), the_topic, twin)
     raise typer.Exit(OK if well else LOST_POINTS)
 
 
@@ -378,6 +393,22 @@ def gradescope(
         typer.echo(os.path.relpath(out))
 
 
+@build_app.command()
+def template(
+    out: Annotated[Path, typer.Option("--out", help="The folder of the repository to write.")],
+    day: DayOption = None,
+    topic: TopicsOption = None,
+    course: CourseOption = None,
+) -> None:
+    """Write the repository on GitHub that students begin with: starter, engine, workflows."""
+    from softmark.builders.template import build_template
+
+    with _errors():
+        opened = _open_course(course)
+        for path in build_template(opened, out, (day or datetime.now()).date(), topic or ()):
+            typer.echo(os.path.relpath(path))
+
+
 @app.command()
 def new(
     topic: Annotated[str, typer.Argument(help="Its name, a number and a word: 05_multihead.")],
@@ -399,13 +430,8 @@ def new(
 @app.command()
 def release(
     out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The .zip to write.")],
-    day: Annotated[
-        datetime | None,
-        typer.Option("--date", formats=["%Y-%m-%d"], help="What is open then (default: today)."),
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="This topic alone; may be given again.")
-    ] = None,
+    day: DayOption = None,
+    topic: TopicsOption = None,
     course: CourseOption = None,
 ) -> None:
     """Pack what students get: the topics that are open, and the engine to install, without network."""

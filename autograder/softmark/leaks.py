@@ -57,6 +57,18 @@ class Answer:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A line of a file, perhaps in an archive, that says what a private file says."""
+
+    place: str
+    line: int
+    private: str
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.line} holds a line of the private {self.private}"
+
+
 @dataclass(frozen=True)
 class Private:
     """What only the private half of a topic says: lines, squeezed, with the file of each; answers."""
@@ -170,19 +182,16 @@ def leaks(folders: Iterable[Path], private: Private, root: Path) -> Iterator[str
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not _CACHES & set(path.parts):
                 shown = path.relative_to(root) if path.is_relative_to(root) else path
-                yield from leaks_in(shown.as_posix(), path.read_bytes(), private)
+                yield from map(str, leaks_in(shown.as_posix(), path.read_bytes(), private))
 
 
-def leaks_in(shown: str, data: bytes, private: Private) -> Iterator[str]:
-    """Everything private in a file, which may be an archive; ``shown`` names it in messages."""
+def leaks_in(shown: str, data: bytes, private: Private) -> list[Leak]:
+    """Everything private in a file, which may be an archive, each once; ``shown`` is its place."""
+    found: dict[Leak, None] = {}
     for place, text in _texts(shown, data, 0):
-        said: set[tuple[int, str]] = set()
-        for number, file in sorted(
-            {*_lines_in(text, private), *_answers_in(text, private.answers)}
-        ):
-            if (number, file) not in said:
-                said.add((number, file))
-                yield f"{place}:{number} holds a line of the private {file}"
+        here = sorted({*_lines_in(text, private), *_answers_in(text, private.answers)})
+        found |= dict.fromkeys(Leak(place, number, file) for number, file in here)
+    return list(found)
 
 
 def _lines_in(text: str, private: Private) -> Iterator[tuple[int, str]]:

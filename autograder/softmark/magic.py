@@ -56,14 +56,18 @@ class Notebook:
     shell: Any
     cells: dict[str, Cell] = field(default_factory=dict)
 
+    def forget(self, info: Any) -> None:
+        """Called by IPython before a cell is run: Jupyter tells with it which others were deleted."""
+        meta = getattr(info, "cell_meta", None) or {}
+        for id in meta.get("deletedCells", ()):
+            self.cells.pop(id, None)
+
     def remember(self, result: Any) -> None:
         """Called by IPython after a cell was run."""
         info, count = result.info, result.execution_count
         if not info.store_history or not info.raw_cell:
             return
         meta = getattr(info, "cell_meta", None) or {}
-        for deleted in meta.get("deletedCells", ()):
-            self.cells.pop(deleted, None)
         marks = {key: meta[key] for key in ("softmark", "nbgrader") if key in meta}
         # a cell that is run again takes its own place; without ids each run is a cell
         id = getattr(info, "cell_id", None) or f"run {count}"
@@ -91,6 +95,7 @@ def load(shell: Any) -> None:
     for count, source in enumerate(shell.history_manager.input_hist_raw):
         if source:
             notebook.cells[f"run {count}"] = Cell(source, {}, f"In [{count}]")
+    shell.events.register("pre_run_cell", notebook.forget)
     shell.events.register("post_run_cell", notebook.remember)
     shell.register_magic_function(notebook.softmark, "line", "softmark")
 
@@ -98,6 +103,7 @@ def load(shell: Any) -> None:
 def unload(shell: Any) -> None:
     """Take it away again."""
     notebook = shell.magics_manager.magics["line"].pop("softmark").__self__
+    shell.events.unregister("pre_run_cell", notebook.forget)
     shell.events.unregister("post_run_cell", notebook.remember)
 
 

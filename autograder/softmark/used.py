@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 _BAD = (SyntaxError, ValueError, RecursionError, MemoryError)
-_MOST_STATEMENTS = 5_000  # of all cells together; those after them do not count
+_MOST_STATEMENTS = 5_000  # of a cell, and of all cells together; what is more does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ def _statements(cell: int, lines: Sequence[str]) -> Iterator[_Statement]:
             body = ast.parse("\n".join(lines)).body
     except _BAD:
         return
+    if len(body) > _MOST_STATEMENTS:
+        return
     shared: list[tuple[int, int, set[str]]] = []
     for node in body:
         decorators = getattr(node, "decorator_list", [])
@@ -70,7 +72,8 @@ def _statements(cell: int, lines: Sequence[str]) -> Iterator[_Statement]:
         roots = set(_roots(node))
         if shared and start < shared[-1][1]:
             start, _, before = shared.pop()
-            roots |= before
+            before |= roots
+            roots = before
         shared.append((start, node.end_lineno or node.lineno, roots))
     for start, end, roots in shared:
         try:

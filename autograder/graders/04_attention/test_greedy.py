@@ -52,13 +52,24 @@ def signs(draw, size, gain, bias):
     }
 
 
+def counts_down(run, draw):
+    """A decoder for which the token before decides: 2 is followed by 1, 1 by 0, and 0 by 2."""
+    params = signs(draw, H, 0.0, 0.0)
+    params["embedding.weight"] = np.eye(E)[[0, 1, 2, 0, 0]]
+    params["gru.weight_ih_l0"] = np.concatenate([np.zeros((2 * H, E)), 3 * np.eye(H, E)])
+    params["out.weight"] = np.eye(V, H)[[1, 2, 0, 3, 3]]
+    return run.new("BottleneckDecoder", V, E, H, params=params)
+
+
 @item("greedy.tokens", depends=("encoder.outputs", "encoder.hidden"))
 def test_tokens(script, agree, draw):
     """Without an end in sight: each step is fed the token before, the first one bos."""
     run = script()
     for batch, bos in ((N, 0), (1, 2)):
-        made, *_ = model(run, draw, without=4)
+        made, encoder, *_ = model(run, draw, without=4)
         run.call("greedy_decode", made, *sources(draw, batch), bos, 4, 7)
+    made = run.new("Seq2Seq", encoder, counts_down(run, draw))
+    run.call("greedy_decode", made, *sources(draw, 1), 2, 4, 4)
     agree(run)
 
 
@@ -126,12 +137,7 @@ def test_ends(script, agree, draw):
     encoder = run.new("Encoder", V_SRC, E, H, params=of_encoder)
     made = run.new("Seq2Seq", encoder, run.new("BottleneckDecoder", V, E, H, params=keeps))
     run.call("greedy_decode", made, np.array([[5, 1], [0, 4], [3, 2]]), np.full(3, 2), 2, 0, 3)
-    # the token before decides: 2, the beginning, is followed by 1, and 1 by 0, the end
-    feeds = signs(draw, H, 0.0, 0.0)
-    feeds["embedding.weight"] = np.eye(E)[[0, 1, 2, 0, 0]]
-    feeds["gru.weight_ih_l0"] = np.concatenate([np.zeros((2 * H, E)), 3 * np.eye(H, E)])
-    feeds["out.weight"] = np.eye(V, H)[[1, 2, 3, 4, 4]]
-    made = run.new("Seq2Seq", encoder, run.new("BottleneckDecoder", V, E, H, params=feeds))
+    made = run.new("Seq2Seq", encoder, counts_down(run, draw))
     run.call("greedy_decode", made, np.array([[5, 1]]), np.array([2]), 2, 0, 4)
     one, *_ = model(run, draw, V=1)
     run.call("greedy_decode", one, np.array([[1]]), np.array([1]), 0, 0, 3)

@@ -191,6 +191,8 @@ class SessionGrades(NbGraderPreprocessor):  # type: ignore[misc]
         desk = self._desk(about["assignment"])
         items = {cell.metadata.nbgrader.grade_id: _item_of(cell, desk.topic) for cell in cells}
         result = desk.grade(_submission(nb, desk.topic, about["student"]))
+        for note in result.notes:
+            self.log.info("%s: %s", about["student"], note)
         for flag in result.flags:
             self.log.warning("%s: for a person to look at: %s", about["student"], flag)
         closed = _closed(about, desk.course)
@@ -307,13 +309,14 @@ def _earned(course: Course, topic: Topic, item: ItemResult) -> _Earned:
 
 
 def _closed(about: Mapping[str, str], course: Course) -> bool:
-    """Whether the assignment's due date is over: nbgrader's own, or else that of the course."""
+    """Whether the assignment's due date is over: nbgrader's own, or else that of the course. Where
+    there is none, work is graded once, when it is no longer handed in."""
     with Gradebook(about["db_url"]) as book:
         due: datetime | None = book.find_assignment(about["assignment"]).duedate
     if due is not None:
         return datetime.now(UTC) > due.replace(tzinfo=UTC)  # stored without one
     day = next(entry.due for entry in course.topics if entry.id == about["assignment"])
-    return day is not None and date.today() > day
+    return day is None or date.today() > day
 
 
 def _outputs(item: ItemResult, result: Result) -> list[Any]:

@@ -30,7 +30,7 @@ BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 WRITEFILE = "%%writefile "
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ID = 64  # nbformat's limit
-_FIGURE = re.compile(r"^!\[([^\]]*)\]\(([\w.-]+\.svg)\)\n?", re.MULTILINE)
+_FIGURE = re.compile(r"^!\[((?:(?!\]\().)*)\]\(([\w.-]+\.svg)\)\n?", re.MULTILINE | re.DOTALL)
 _RUBRIC_MARKS = re.compile(r"<!-- /?rubric -->\n")
 
 

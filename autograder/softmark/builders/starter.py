@@ -204,9 +204,7 @@ def with_rubric(handout: str, topic: Topic) -> str:
 
 def _rubric_table(topic: Topic) -> str:
     rows = ["| item | what it asks for | tier | points |", "| --- | --- | --- | ---: |"]
-    headings = {
-        part.items[0]: f"part {n}: {part.title}" for n, part in enumerate(topic.parts, 1)
-    }
+    headings = {part.items[0]: f"part {n}: {part.title}" for n, part in enumerate(topic.parts, 1)}
     for item in topic.rubric.values():
         if item.id in headings:
             rows.append(f"| | **{headings[item.id]}** | | |")

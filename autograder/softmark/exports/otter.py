@@ -92,6 +92,9 @@ class SoftmarkPlugin(AbstractOtterPlugin):  # type: ignore[misc]
         folder = self._submission.parent
         results = folder.parent / "results" / "results.json"
         results.write_text(json.dumps(NOT_GRADED, indent=2), encoding="utf-8")
+        # workers are another user, where there is one for them
+        for private in (folder.parent / "source", results.parent):
+            private.chmod(0o700)
         # Otter's own, put beside what was handed in; the tests would run in the kernel
         for name in ("tests", *_names(folder.parent / "source" / "files")):
             _remove(folder / name)

@@ -3,7 +3,8 @@
     python benchmarks/peers.py [--count 20] [--topic 02_lstm] [--topic 04_attention] [--only otter]
 
 The plain tools run the hidden graders as an instructor without Softmark would have them: in the
-process, or the kernel, that the submission is in, by ``in_process``.
+process, or the kernel, that the submission is in, by ``in_process``. They are run one submission
+after the other; what Softmark gains by its two processes is not in the ratio of CPU seconds.
 """
 
 from __future__ import annotations

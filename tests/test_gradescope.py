@@ -816,12 +816,11 @@ def test_without_landlock_the_private_half_is_closed_all_the_same(small, tmp_pat
 
 
 @THOROUGH
-@pytest.mark.parametrize("level", ["root", "userns", "container", "plain"])
-def test_the_example_class(tmp_path, level):
+def test_the_example_class(tmp_path):
     platform = unpack(ROOT, "02_lstm", tmp_path)
     for number, submission in enumerate(sorted(CLASS.iterdir())):
         platform.hand_in(submission)
-        content, _ = platform.run(level)
+        content, _ = platform.run("container")
         agree(platform, content, ROOT, "02_lstm", tmp_path / f"out_{number}")
 
 

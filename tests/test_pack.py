@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -324,3 +325,15 @@ def test_the_digest_is_the_one_that_a_result_names(
     text = (out / "results" / "02_lstm.json").read_text(encoding="utf-8")
     (digest,) = re.findall(r'"digest": "(\w+)"', text)
     assert f"Receipt {digest[:12]}:" in said
+
+
+def test_what_was_written_in_the_notebook_beside_it_is_packed(tmp_path):
+    folder = tmp_path / "02_lstm"
+    shutil.copytree(ROOT / "starter" / "02_lstm", folder)
+    solution = (ROOT / "solutions" / "02_lstm" / "lstm.py").read_text()
+    notebook = json.loads((folder / "lstm.ipynb").read_text())
+    cell = {"cell_type": "code", "source": solution, "metadata": {}, "outputs": []}
+    (folder / "lstm.ipynb").write_text(json.dumps({**notebook, "cells": [cell]}))
+    packed = pack(load_topic(folder))
+    assert "NotImplementedError" not in packed.submission.files["lstm.py"]
+    assert any("lstm.ipynb" in warning for warning in packed.warnings)

@@ -132,7 +132,7 @@ class Twin:
 
 
 class PartEntry(Strict):
-    """A part of a topic that is handed in by itself: its items go up to ``until``, the last's to the end."""
+    """A part that is handed in by itself: its items go up to ``until``, those of the last to the end."""
 
     title: Text = Field(description="the part's name, as students read it")
     until: str | None = Field(default=None, description="the id of its last rubric item")

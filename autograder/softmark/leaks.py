@@ -119,21 +119,6 @@ def private_part(course: Course, topic: Topic, given: Iterable[str] = ()) -> Pri
     return Private({k: v for k, v in lines.items() if k not in known}, answers)
 
 
-def private_lines(
-    reference: Mapping[str, str],
-    stubs: Mapping[str, str],
-    others: Sequence[Mapping[str, str]],
-    graders: Mapping[str, str],
-) -> Private:
-    """The lines of these sources that are in no stub."""
-    lines: dict[str, str] = {}
-    for shortest, sources in [(_SHORTEST, (reference, *others)), (_SHORTEST_ELSEWHERE, (graders,))]:
-        for name, text in (pair for files in sources for pair in files.items()):
-            lines |= dict.fromkeys(_code(text, shortest), name)
-    known = _squeezed("\n".join(stubs.values()))
-    return Private({k: v for k, v in lines.items() if k not in known}, ())
-
-
 def opens_later(course: Course, topic: TopicEntry) -> list[TopicEntry]:
     """The topics that students get once this one can no longer be handed in."""
     return [

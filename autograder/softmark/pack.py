@@ -53,13 +53,15 @@ def pack(topic: Topic) -> Packed:
     Raises HandInError if nothing in it could be graded, or if something else has that name; OSError.
     """
     main = topic.files[0]
-    if not (topic.folder / main).is_file():
-        raise HandInError(missing(topic, main))
     files = {
         name: (topic.folder / name).read_bytes()
         for name in topic.handed_in
         if (topic.folder / name).is_file()
     }
+    written, told = _written_in_a_notebook(topic, files)
+    files |= written
+    if main not in files:
+        raise HandInError(missing(topic, main))
     try:
         python_text(main, files[main])  # for a message that does not speak of the zip
     except RefusedError as refused:
@@ -74,9 +76,21 @@ def pack(topic: Topic) -> Packed:
         submission = read_submission(new, topic)
         if submission.status != "ready":
             raise HandInError(submission.message)
-        found = tuple(_look_over(topic, submission))
+        found = (*told, *_look_over(topic, submission))
         new.replace(path)
     return Packed(path, replaced, submission, found)
+
+
+def _written_in_a_notebook(
+    topic: Topic, files: Mapping[str, bytes]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """What the grader would take from the notebook beside the files instead of them, and its notes."""
+    if not (topic.folder / f"{topic.module}.ipynb").is_file():
+        return {}, ()
+    taken = read_submission(topic.folder, topic)
+    texts = {name: text.encode() for name, text in taken.files.items()}
+    other = {k: v for k, v in texts.items() if files.get(k, b"").replace(b"\r\n", b"\n") != v}
+    return other, tuple(note for note in taken.notes if other and ".ipynb" in note)
 
 
 def _is_upload(path: Path, topic: Topic) -> bool:

@@ -18,14 +18,12 @@ from softmark.bench import reference_files
 from softmark.builders.starter import starter_in_step, stub
 from softmark.course import Course, Topic
 from softmark.intake import Submission
-from softmark.leaks import leaks as leaks
-from softmark.leaks import opens_later, private_part, stubs
-from softmark.leaks import private_lines as private_lines
+from softmark.leaks import leaks, opens_later, private_part, stubs
 from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import Result
 
-_MOST_PAIRS = 200
+_MOST_PAIRS = 100
 
 
 @dataclass(frozen=True, slots=True)

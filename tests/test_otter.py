@@ -165,6 +165,7 @@ def hostile_zip(lstm, folder, canary):
     return path, notebook
 
 
+@every_run
 def test_otter_run_says_what_softmark_grade_says_whatever_lies_beside(lstm, tmp_path):
     canary = tmp_path / "canary"
     submission, notebook = hostile_zip(lstm, tmp_path / "hand_in", canary)

@@ -166,12 +166,12 @@ def test_no_token_is_where_students_code_runs() -> None:
 GH = r"""#!/usr/bin/env bash
 echo "$*" >>"$LOG"
 case "$*" in
-  *one/work/commits/tags/hand-in-02_lstm*) echo 1111 ;;
-  *two/work/commits/tags/hand-in-02_lstm*) echo 2222 ;;
+  *one/handin/commits/tags/hand-in-02_lstm*) echo 1111 ;;
+  *two/handin/commits/tags/hand-in-02_lstm*) echo 2222 ;;
   */commits/tags/*) exit 1 ;;
-  *one/work/commits/1111/status*) echo 0 ;;
-  *two/work/commits/2222/status*) echo 1 ;;
-  *one/work/contents/02_lstm/lstm.py*) echo "x = 1" ;;
+  *one/handin/commits/1111/status*) echo 0 ;;
+  *two/handin/commits/2222/status*) echo 1 ;;
+  *one/handin/contents/02_lstm/lstm.py*) echo "x = 1" ;;
   */contents/*) echo '{"message": "Not Found"}'; exit 1 ;;
   "issue list"*) [ "$ISSUE" = none ] || echo 7 ;;
 esac
@@ -214,14 +214,14 @@ def shell(step: dict[str, Any], cwd: Path, gh: Path, **variables: str) -> tuple[
 def test_the_grader_collects_files_that_have_no_answer_yet(tmp_path: Path, gh: Path) -> None:
     (step,) = [s for s in steps(GRADER) if s.get("id") == "fetch"]
     shutil.copytree(ROOT / "assignments" / TOPIC, tmp_path / "assignments" / TOPIC)
-    students = "# id repository\nann one/work\nbob two/work\n\ncid three/work\n"
+    students = "# id repository\nann one/handin\nbob two/handin\n\ncid three/handin\n"
     (tmp_path / "students.txt").write_text(students, encoding="utf-8")
     output, asked = shell(step, tmp_path, gh)
     assert output == "count=1\n"
     batch = tmp_path / "batch"
-    assert (batch / "commits.txt").read_text() == "ann one/work 1111\n"
+    assert (batch / "commits.txt").read_text() == "s1 one/handin 1111\n"
     files = [p.relative_to(batch).as_posix() for p in (batch / "submissions").rglob("*.*")]
-    assert files == ["submissions/ann/lstm.py"]
+    assert files == ["submissions/s1/lstm.py"]
     names = {line.split("/")[-1].split("?")[0] for line in asked if "/contents/" in line}
     assert {line.split("?ref=")[-1][:4] for line in asked if "/contents/" in line} == {"1111"}
     assert len(names) >= 1
@@ -232,18 +232,18 @@ def test_it_gives_back_a_page_and_a_status(tmp_path: Path, gh: Path, issue: str)
     (step,) = steps(GRADER)[-1:]
     feedback = tmp_path / "all/results-2/feedback"
     feedback.mkdir(parents=True)
-    (feedback / "ann.md").write_text("a page", encoding="utf-8")
-    (feedback / "ann.txt").write_text("83 of 100 points\n", encoding="utf-8")
+    (feedback / "s1.md").write_text("a page", encoding="utf-8")
+    (feedback / "s1.txt").write_text("83 of 100 points\n", encoding="utf-8")
     (tmp_path / "all/batch").mkdir()
-    commits = "ann one/work 1111\nbob two/work 2222\n"  # the second was not graded
+    commits = "s1 one/handin 1111\nbob two/handin 2222\n"  # the second was not graded
     (tmp_path / "all/batch/commits.txt").write_text(commits, encoding="utf-8")
     _, asked = shell(step, tmp_path, gh, ISSUE=issue)
     verb = "issue create" if issue == "none" else "issue comment 7"
-    assert any(line.startswith(verb) and "--repo one/work" in line for line in asked)
+    assert any(line.startswith(verb) and "--repo one/handin" in line for line in asked)
     (status,) = [line for line in asked if "/statuses/" in line]
-    assert "repos/one/work/statuses/1111" in status
+    assert "repos/one/handin/statuses/1111" in status
     assert "context=softmark/02_lstm" in status and "83 of 100 points" in status
-    assert not any("two/work" in line for line in asked)
+    assert not any("two/handin" in line for line in asked)
 
 
 # ---- softmark check --github ---------------------------------------------------------------------
@@ -321,7 +321,7 @@ def result(**changes: Any) -> Result:
         mistake="one_of_them",
     )
     fields: dict[str, Any] = {
-        "student": "ann",
+        "student": "s1",
         "topic": TOPIC,
         "status": "graded",
         "score": 83.0,
@@ -344,20 +344,20 @@ def test_a_page_says_what_is_there_and_nothing_in_it_is_markdown() -> None:
 def test_pages_hold_no_more_than_the_course_lets_students_see(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "results").mkdir(parents=True)
-    (out / "results/ann.json").write_text(result().to_json(), encoding="utf-8")
-    held = result(student="bob", status="import_error", score=0.0, items=(), message="line 3")
-    (out / "results/bob.json").write_text(held.to_json(), encoding="utf-8")
+    (out / "results/s1.json").write_text(result().to_json(), encoding="utf-8")
+    held = result(student="s2", status="import_error", score=0.0, items=(), message="line 3")
+    (out / "results/s2.json").write_text(held.to_json(), encoding="utf-8")
     run = {"topic": TOPIC, "course": str(folder)}
     (out / "run.json").write_text(json.dumps(run), encoding="utf-8")
     write_feedback(out)
-    page = (out / "feedback/ann.md").read_text(encoding="utf-8")
+    page = (out / "feedback/s1.md").read_text(encoding="utf-8")
     assert "A hint of the shape." in page
     assert "The hint of a mistake." not in page and "imports os" not in page
-    assert (out / "feedback/ann.txt").read_text(encoding="utf-8") == "83 of 100 points\n"
-    assert "import error" in (out / "feedback/bob.txt").read_text(encoding="utf-8")
+    assert (out / "feedback/s1.txt").read_text(encoding="utf-8") == "83 of 100 points\n"
+    assert "import error" in (out / "feedback/s2.txt").read_text(encoding="utf-8")
     text = (folder / "course.yaml").read_text(encoding="utf-8")
     text += "feedback: {before_due: nothing}\n"
     (folder / "course.yaml").write_text(text, encoding="utf-8")
     write_feedback(out)
-    page = (out / "feedback/ann.md").read_text(encoding="utf-8")
+    page = (out / "feedback/s1.md").read_text(encoding="utf-8")
     assert "83" not in page and "The first" not in page

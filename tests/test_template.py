@@ -214,7 +214,7 @@ def shell(step: dict[str, Any], cwd: Path, gh: Path, **variables: str) -> tuple[
 def test_the_grader_collects_files_that_have_no_answer_yet(tmp_path: Path, gh: Path) -> None:
     (step,) = [s for s in steps(GRADER) if s.get("id") == "fetch"]
     shutil.copytree(ROOT / "assignments" / TOPIC, tmp_path / "assignments" / TOPIC)
-    students = "# id repository\nann one/handin\nbob two/handin\n\ncid three/handin\n"
+    students = "# id repository\ns1 one/handin\ns2 two/handin\n\ns3 three/handin\n"
     (tmp_path / "students.txt").write_text(students, encoding="utf-8")
     output, asked = shell(step, tmp_path, gh)
     assert output == "count=1\n"
@@ -235,7 +235,7 @@ def test_it_gives_back_a_page_and_a_status(tmp_path: Path, gh: Path, issue: str)
     (feedback / "s1.md").write_text("a page", encoding="utf-8")
     (feedback / "s1.txt").write_text("83 of 100 points\n", encoding="utf-8")
     (tmp_path / "all/batch").mkdir()
-    commits = "s1 one/handin 1111\nbob two/handin 2222\n"  # the second was not graded
+    commits = "s1 one/handin 1111\ns2 two/handin 2222\n"  # the second was not graded
     (tmp_path / "all/batch/commits.txt").write_text(commits, encoding="utf-8")
     _, asked = shell(step, tmp_path, gh, ISSUE=issue)
     verb = "issue create" if issue == "none" else "issue comment 7"

@@ -350,13 +350,17 @@ class Course:
 
     def topic(self, id: str) -> Topic:
         """Read a topic. Raises CourseError if there is none of this id or its file is wrong."""
-        self._require(id)
+        dates = self.entry(id).parts_due
         topic = load_topic(self.folder / "assignments" / id)
-        dates = next(entry.parts_due for entry in self.topics if entry.id == id)
         if dates and len(dates) != len(topic.parts):
             said = f"parts_due has {len(dates)} dates and the topic {len(topic.parts)} parts"
             raise CourseError(f"{COURSE_FILE}: topics: {id}: {said} in its {TOPIC_FILE}")
         return topic
+
+    def entry(self, id: str) -> TopicEntry:
+        """A topic's line in course.yaml. Raises CourseError if there is none of this id."""
+        self._require(id)
+        return next(entry for entry in self.topics if entry.id == id)
 
     def solution(self, id: str) -> Path:
         """The folder of a topic's reference solution. Raises CourseError if it is not there."""

@@ -237,7 +237,7 @@ class Grader:
             brief = any(outcomes[need].failures for need in outcome.needs.depends)
             if not outcome.stopped:
                 self._run_test(test, tests[number + 1 : number + 2], outcome, brief)
-            if learn and not (outcome.not_graded or outcome.fault):
+            if learn:
                 self._priority.learn(test, self.bench)
         return outcomes
 

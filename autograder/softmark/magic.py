@@ -26,14 +26,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from softmark.course import CourseError, Topic, load_topic
-from softmark.sourcetext import notebook_files
+from softmark.sourcetext import left_to_write, notebook_files
 from softmark.student import find_topic_folder
 from softmark.unpack import Entry, RefusedError
 
 _USAGE = "%softmark check [TOPIC] [--twin]"
 _COLAB_SECONDS = 10
 _NUMBER = re.compile(r"\b\d+(?= \(%%)")
-_STILL_OPEN = "raise NotImplementedError("
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +179,8 @@ def _read(topic: Topic, cells: Sequence[Cell], notes: list[str]) -> dict[str, st
         saved = topic.folder / name
         if not saved.is_file():
             continue
-        open_there = saved.read_text(encoding="utf-8", errors="replace").count(_STILL_OPEN)
-        if open_there < files[name].count(_STILL_OPEN):
+        open_there = left_to_write(saved.read_text(encoding="utf-8", errors="replace"))
+        if open_there < left_to_write(files[name]):
             del files[name]
         elif open_there == 0 and name == main:
             notes.append(f"{name} beside it is finished too, and counts where both are handed in")

@@ -100,8 +100,8 @@ def verify(
         problems = _loses_exactly(results[f"answer {name}"], item)
         yield Check(f"a wrong answer to {name} loses it alone", problems)
     yield Check("the starter is in step", tuple(starter_in_step(course, course.folder / "starter")))
-    (entry,) = [entry for entry in course.topics if entry.id == topic.id]
-    private = private_part(course, topic, stubs(course, opens_later(course, entry)))
+    later = opens_later(course, course.entry(topic.id))
+    private = private_part(course, topic, stubs(course, later))
     public = [course.folder / "starter", course.folder / "assignments"]
     found = tuple(leaks(public, private, course.folder))
     yield Check("students get no line of a solution", found)

@@ -315,7 +315,7 @@ def _closed(about: Mapping[str, str], course: Course) -> bool:
         due: datetime | None = book.find_assignment(about["assignment"]).duedate
     if due is not None:
         return datetime.now(UTC) > due.replace(tzinfo=UTC)  # stored without one
-    day = next(entry.due for entry in course.topics if entry.id == about["assignment"])
+    day = course.entry(about["assignment"]).due
     return day is None or date.today() > day
 
 

@@ -177,7 +177,7 @@ def _assign(master: Path, dist: Path) -> None:
 
 def _check_released(folder: Path, course: Course, topic: Topic) -> None:
     """Raise BuildError if a file for students says what only the private half of the topic does."""
-    (entry,) = [entry for entry in course.topics if entry.id == topic.id]
-    private = private_part(course, topic, stubs(course, opens_later(course, entry)))
+    later = opens_later(course, course.entry(topic.id))
+    private = private_part(course, topic, stubs(course, later))
     for found in leaks([folder], private, folder):
         raise BuildError(f"{folder} must not go to students: {found}")

@@ -1140,3 +1140,24 @@ def test_a_numpy_worker_sees_no_torch() -> None:
         finally:
             worker.close()
     assert isinstance(raised, Raised) and raised.type == "ModuleNotFoundError"
+
+
+# ---- without gradients -----------------------------------------------------------------------------
+
+
+def test_no_gradients_from_where_a_script_says_so_whatever_a_call_did_before(load) -> None:
+    submission = load("""
+def scalar():
+    said = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    return said
+""")
+    script = Script(CALLS)
+    before = script.call("scalar")
+    script.no_grad()
+    after, later = script.call("scalar"), script.call("scalar")
+    trace = submission.run(script)
+    assert [trace[handle] for handle in (before, after, later)] == [True, False, False]
+    again = Script(CALLS)
+    assert submission.run(again).raised is None
+    assert submission.value("scalar") is True

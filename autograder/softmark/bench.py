@@ -87,7 +87,15 @@ class Bench:
         if not twin:
             own = [name for name in topic.files if not topic.twin or name != topic.twin.file]
             kept = {name: files[name] for name in own if name in files}
-            return Implementation(self._zygotes[topic.worker], kept, topic.files[0], topic.limits)
+            # in NumPy nothing forbidden is there to be called
+            forbid = tuple(topic.policy.forbid) if topic.worker == "torch" else ()
+            return Implementation(
+                self._zygotes[topic.worker],
+                {**kept, **topic.given},
+                topic.files[0],
+                topic.limits,
+                forbid,
+            )
         assert topic.twin is not None
         if "torch" not in self._zygotes:
             self._zygotes["torch"] = self._start("torch")

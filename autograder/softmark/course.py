@@ -154,6 +154,9 @@ class _TopicFile(Strict):
     files: tuple[FileName, ...] = Field(
         min_length=1, description="the names of the files handed in, as in [lstm.py]"
     )
+    given: tuple[FileName, ...] = Field(
+        default=(), description="files beside this one that students get whole and do not hand in"
+    )
     worker: Literal["numpy", "torch"] = "numpy"
     rubric: Mapping[str, RubricEntry] = Field(description="the items, each with title and points")
     parts: tuple[PartEntry, ...] = Field(default=(), description="what is handed in by itself")
@@ -175,6 +178,21 @@ class _TopicFile(Strict):
         if problems:
             raise invalid(problems)
         return files
+
+    @field_validator("given")
+    @classmethod
+    def _given_is_not_handed_in(
+        cls, given: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        both = {name.lower() for name in info.data.get("files", ())}
+        problems: list[Problem] = [
+            ((index,), f"'{name}' is one of 'files', which students write; drop one of the two")
+            for index, name in enumerate(given)
+            if name.lower() in both
+        ]
+        if problems:
+            raise invalid(problems)
+        return given
 
     @field_validator("twin")
     @classmethod
@@ -230,7 +248,8 @@ class _TopicFile(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """One assignment. ``files[0]`` is the main module, the others may be missing.
+    """One assignment. ``files[0]`` is the main module, the others may be missing. ``given`` are files by
+    name, with their text, that every implementation of it runs with.
 
     ``rubric`` keeps the order of the file; after it come the items of ``questions``.
     """
@@ -240,6 +259,7 @@ class Topic:
     title: str
     hours: float
     files: tuple[str, ...]
+    given: Mapping[str, str] = field(default_factory=dict)
     worker: Literal["numpy", "torch"] = "numpy"
     rubric: Mapping[str, Item]
     parts: tuple[Part, ...] = ()
@@ -452,6 +472,7 @@ def load_topic(folder: Path) -> Topic:
         title=data.title,
         hours=data.hours,
         files=data.files,
+        given=_given(folder, data.given, root),
         worker=data.worker,
         rubric=Frozen(rubric),
         parts=tuple(_parts(data.parts, list(rubric))),
@@ -468,6 +489,22 @@ def _parts(parts: Sequence[PartEntry], ids: Sequence[str]) -> Iterator[Part]:
         end = len(ids) if part.until is None else ids.index(part.until) + 1
         yield Part(part.title, tuple(ids[:end]))
         ids = ids[end:]
+
+
+def _given(folder: Path, names: Sequence[str], root: Path | None) -> Mapping[str, str]:
+    texts: dict[str, str] = {}
+    for name in names:
+        shown = _shown(folder / name, root)
+        try:
+            texts[name] = (folder / name).read_text(encoding="utf-8")
+        except OSError as error:
+            said = f"{error.strerror}; {TOPIC_FILE} lists it under 'given'"
+            raise CourseError(f"{shown}: {said}") from None
+        except UnicodeDecodeError as error:
+            raise CourseError(
+                f"{shown}: not UTF-8 at byte {error.start}; save it as UTF-8"
+            ) from None
+    return texts
 
 
 def _shown(path: Path, root: Path | None) -> str:

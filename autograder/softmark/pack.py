@@ -153,7 +153,7 @@ def _not_python(name: str, text: str) -> str:
 def _import_error(topic: Topic, files: Mapping[str, str]) -> str:
     """What goes wrong where the main file is imported with nothing beside it but the others."""
     with tempfile.TemporaryDirectory(prefix="softmark-") as scratch:
-        for name, text in files.items():
+        for name, text in {**files, **topic.given}.items():
             Path(scratch, name).write_text(text, encoding="utf-8", newline="\n")
         code = f"import os, {topic.module}; os._exit({_IMPORTED})"
         command = [sys.executable, "-B", "-c", code]

@@ -29,6 +29,7 @@ Operation = Literal[
     "parameters",
     "gradients",
     "count",
+    "no_grad",
     "add",
     "show",
 ]
@@ -126,8 +127,8 @@ class Script:
     Arguments may be arrays, numbers, strings, None, lists, tuples and dicts of these, ``Rng`` and
     the handles and instances of earlier steps. In a PyTorch worker each array arrives as a tensor of its
     dtype on the CPU, and ``Rng`` as a ``torch.Generator``; what is computed there comes back as arrays.
-    ``tensor``, ``backward``, ``gradient``, ``count_operators``, ``convert`` and ``form`` are for such
-    workers alone.
+    ``tensor``, ``backward``, ``gradient``, ``count_operators``, ``no_grad``, ``convert`` and ``form``
+    are for such workers alone.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -227,6 +228,10 @@ class Script:
     def count_operators(self) -> None:
         """From here on, list the ATen operators of every call in ``Trace.operators``."""
         self._append("count", "count_operators", None, (), {}, ())
+
+    def no_grad(self) -> None:
+        """From here on, run every call as under ``torch.no_grad()``."""
+        self._append("no_grad", "no_grad", None, (), {}, ())
 
     def add(self, a: Handle | np.ndarray, b: Handle | np.ndarray) -> Handle:
         """The sum of two earlier results, or of one and an array, of equal shapes; see ``show``."""

@@ -63,6 +63,9 @@ def topic_cells(course: Course, topic: Topic) -> list[Cell]:
     cells = [*_handout(topic), _start(topic)]
     cells.append(_plain("public", "setup", "code", "%load_ext softmark"))
     # a file that the main one may import has to be there first
+    for file, text in topic.given.items():
+        id = _id("file", file.removesuffix(".py"))
+        cells.append(_plain("given", id, "code", f"{WRITEFILE}{file}\n{text.strip(chr(10))}"))
     cells += [_whole_file(course, topic, file, "solution") for file in others if file != twin]
     cells += _definitions(main, _reference(course, topic, main))
     cells.append(_plain("public", "check", "code", "%softmark check"))

@@ -29,6 +29,9 @@ def course_files(course: Course, topic: Topic) -> Iterator[tuple[str, bytes]]:
         if name == TOPIC_FILE or topic.questions:
             yield f"assignments/{topic.id}/{name}", (topic.folder / name).read_bytes()
 
+    for name, text in topic.given.items():
+        yield f"assignments/{topic.id}/{name}", text.encode()
+
     solution = course.solution(topic.id)
     answers = [ANSWERS_FILE] if topic.questions else []
     for name in (*topic.files, *answers):

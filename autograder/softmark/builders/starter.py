@@ -241,6 +241,7 @@ def starter_files(course: Course, topics: Collection[str] = ()) -> Mapping[Path,
         for name in (*PUBLIC, *found):
             shown = f"assignments/{topic.id}/{name}"
             files[Path(topic.id, name)] = _read(topic.folder / name, shown)
+        files |= {Path(topic.id, name): text for name, text in topic.given.items()}
         if topic.questions:
             files[Path(topic.id, ANSWERS_FILE)] = blank_answers(topic.questions)
         handout = Path(topic.id, "handout.md")

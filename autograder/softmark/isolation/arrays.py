@@ -111,6 +111,10 @@ class Arrays:
         """List the operators of every call from here to the end of the Script."""
         raise TypeError("count_operators() needs a PyTorch worker")
 
+    def no_grad(self) -> None:
+        """Have every call from here to the end of the Script run without gradients."""
+        raise TypeError("no_grad() needs a PyTorch worker")
+
     def operators(self) -> Any:
         """The operators of this Script, as ``wire.unpack_trace`` takes them."""
         return None

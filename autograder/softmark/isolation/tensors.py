@@ -40,16 +40,18 @@ class Tensors(Arrays):
     def __init__(self) -> None:
         self.places = Places("torch", _Operators().close)
         self._log: _Log | None = None
+        self._gradients = True
 
     @contextlib.contextmanager
     def script(self) -> Iterator[None]:
         """PyTorch as it was before the submission was imported; random numbers start anew."""
-        self._log = None
+        self._log, self._gradients = None, True
         set_up()
         with super().script():
             yield
 
     def watch(self, step: int) -> AbstractContextManager[Any]:
+        torch.set_grad_enabled(self._gradients)
         if self._log is None:
             return contextlib.nullcontext()
         self._log.step = step
@@ -138,6 +140,9 @@ class Tensors(Arrays):
 
     def count_operators(self) -> None:
         self._log = self._log or _Log()
+
+    def no_grad(self) -> None:
+        self._gradients = False
 
     def operators(self) -> Any:
         return None if self._log is None else self._log.packed()

@@ -111,7 +111,7 @@ def _answer(
     steps: list[Any], module: types.ModuleType, files: Mapping[str, str], arrays: Arrays
 ) -> bytes:
     """Run one Script; the packed Trace."""
-    run = _Run(module, arrays)
+    run = _Run(module, arrays, [name.removesuffix(".py") for name in files])
     warned: list[list[Any]] = []
     raised: list[Any] | None = None
     out_of_memory = False
@@ -149,10 +149,11 @@ def _warned(number: int, warning: warnings.WarningMessage, files: Mapping[str, s
 class _Run:
     """One Script as it goes: the submission's objects by handle number, and what there is to tell."""
 
-    def __init__(self, module: types.ModuleType, arrays: Arrays) -> None:
+    def __init__(self, module: types.ModuleType, arrays: Arrays, files: Sequence[str]) -> None:
         self.values: list[tuple[int, Any]] = []
         self.modified: list[tuple[int, str]] = []
         self._module, self._arrays = module, arrays
+        self._beside = [name for name in files if name != module.__name__]
         self._objects: dict[int, Any] = {}
         self._names: dict[int, str] = {}
         # arrays behind the leaf tensors of this Script: as given, and as the submission has them
@@ -161,7 +162,7 @@ class _Run:
     def step(self, number: int, step: list[Any]) -> None:
         """Do one step, and keep and read what comes of it."""
         operation, full_name, target, args, kwargs, outputs, first = step
-        owner: Any = self._module if target is None else self._objects[target.number]
+        owner: Any = self._home(full_name) if target is None else self._objects[target.number]
         if operation in ("new", "call", "method"):
             names = [name for name, _ in outputs]
             results = self._call(number, operation, full_name, owner, args, kwargs, names)
@@ -179,6 +180,15 @@ class _Run:
             self._objects[first + offset], self._names[first + offset] = value, name
             if kind != "private":
                 self.values.append((first + offset, self._arrays.read(kind, value)))
+
+    def _home(self, full_name: str) -> types.ModuleType:
+        """The module that has a name: a file beside the main one, if it does, or the main one."""
+        first = full_name.partition(".")[0]
+        for name in self._beside:
+            beside = importlib.import_module(name)
+            if first in vars(beside):
+                return beside
+        return self._module
 
     def _other(
         self, operation: str, full_name: str, owner: Any, target: Handle | None, args: list[Any]
@@ -203,6 +213,9 @@ class _Run:
             return [owner]
         if operation == "count":
             self._arrays.count_operators()
+            return []
+        if operation == "no_grad":
+            self._arrays.no_grad()
             return []
         raise ValueError(f"an unknown operation {operation}")
 

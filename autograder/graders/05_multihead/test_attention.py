@@ -1,0 +1,167 @@
+"""scaled_dot_product_attention: weights against the reference; all else in the submission's own numbers."""
+
+import numpy as np
+from softmark.plugin import item
+
+# Leading axes, Tq, Tk, d, dv. Sizes that all differ, then each of them 1.
+SIZES = [
+    ((2, 3), 4, 5, 6, 2),
+    ((3,), 5, 4, 2, 6),
+    ((), 3, 4, 5, 2),
+    ((2, 1, 3), 2, 3, 4, 5),
+    ((2,), 1, 4, 3, 2),
+    ((2,), 4, 1, 3, 5),
+    ((2,), 3, 4, 1, 2),
+    ((1, 1), 2, 3, 4, 1),
+]
+# Shapes of masks for leading axes (2, 3), Tq = 4 and Tk = 5.
+LEAD, TQ, TK, D, DV = (2, 3), 4, 5, 6, 2
+SHAPES = [(2, 3, 4, 5), (2, 1, 4, 5), (3, 4, 5), (2, 1, 1, 5), (3, 1, 5), (4, 5), (1, 5), (5,)]
+
+
+def drawn(draw, lead, Tq, Tk, d, dv):
+    """q, k and v."""
+    return draw(*lead, Tq, d), draw(*lead, Tk, d), draw(*lead, Tk, dv)
+
+
+def partial(draw, shape):
+    """A mask with a True and a False in every row."""
+    mask = draw.rng.random(shape) < 0.5
+    first = draw.rng.integers(shape[-1], size=(*shape[:-1], 1))
+    np.put_along_axis(mask, first, True, -1)
+    np.put_along_axis(mask, (first + 1) % shape[-1], False, -1)
+    return mask
+
+
+def masked(run, draw):
+    """Every shape of mask once, and the same without a mask."""
+    done = []
+    for shape in SHAPES:
+        q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
+        mask = partial(draw, shape)
+        found = run.call("scaled_dot_product_attention", q, k, v, mask)
+        done.append((mask, v, found, run.call("scaled_dot_product_attention", q, k, v)))
+    return done
+
+
+def near(a, b):
+    return np.allclose(a, b, 1e-9, 1e-11)
+
+
+@item("sdpa.weights")
+def test_weights(script, agree, draw):
+    """The softmax of q · k / √d over the keys."""
+    run = script()
+    for size in SIZES:
+        run.call("scaled_dot_product_attention", *drawn(draw, *size))
+    q, k, v = drawn(draw, *SIZES[1])
+    run.call("scaled_dot_product_attention", q, k, v, None)
+    run.call("scaled_dot_product_attention", q, k, v, mask=np.ones((5, 4), dtype=bool))
+    agree(run, only="weights")
+
+
+@item("sdpa.out", depends="sdpa.weights")
+def test_out(script, student, draw):
+    """The values, each times its own weight."""
+    run = script()
+    done = []
+    for size in SIZES:
+        q, k, v = drawn(draw, *size)
+        done.append((v, *run.call("scaled_dot_product_attention", q, k, v)))
+    q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
+    mask = partial(draw, (TQ, TK))
+    done.append((v, *run.call("scaled_dot_product_attention", q, k, v, mask)))
+    trace = student(run)
+    for v, out, weights in done:
+        assert near(trace[out], trace[weights] @ v), (
+            "out is not the sum of the values, each times its own weight."
+        )
+    assert np.any(trace[out]), "out is 0 everywhere."
+
+
+@item("sdpa.rows", draws="masked")
+def test_rows(script, student, draw):
+    """No weight is below 0, and those of a row sum to 1."""
+    run = script()
+    done = masked(run, draw)
+    trace = student(run)
+    for _, _, found, plain in done:
+        for what, (_, weights) in (("with a mask", found), ("without a mask", plain)):
+            assert np.all(trace[weights] >= 0), f"Some weights are below 0, {what}."
+            assert near(trace[weights].sum(-1), 1), (
+                f"The weights of a query do not sum to 1 over the keys, {what}."
+            )
+
+
+@item("sdpa.mask", depends=("sdpa.weights", "sdpa.rows"), draws="masked")
+def test_masks(script, student, draw):
+    """Exactly 0 behind the mask; the others are to each other as they are without it."""
+    run = script()
+    done = masked(run, draw)
+    trace = student(run)
+    for mask, _, (_, weights), (_, plain) in done:
+        allowed = np.broadcast_to(mask, trace[weights].shape)
+        assert not np.any(trace[weights][~allowed]), (
+            f"With a mask of shape {mask.shape}, weights are not exactly 0 where it is False."
+        )
+        due = np.where(allowed, trace[plain], 0)
+        assert near(trace[weights], due / due.sum(-1, keepdims=True)), (
+            f"With a mask of shape {mask.shape}, the weights are not those that the allowed keys have "
+            "without the others."
+        )
+
+
+@item("sdpa.mask", depends="sdpa.weights")
+def test_nothing_is_heard_from_behind_the_mask(script, student, draw):
+    """Whatever keys and values stand there, up to 1e4: not in out either."""
+    run = script()
+    q, k, v = drawn(draw, (3,), 4, 5, 2, 3)
+    mask = np.array([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0], [1, 0, 1, 1, 1]], dtype=bool)[:, None]
+    shut = ~mask[:, 0, :, None]
+    found = run.call("scaled_dot_product_attention", q, k, v, mask)
+    loud = [np.where(shut, draw.rng.choice([-1e4, 1e4], a.shape), a) for a in (k, v)]
+    other = run.call("scaled_dot_product_attention", q, *loud, mask)
+    trace = student(run)
+    for name, one, two in zip(("out", "weights"), found, other, strict=True):
+        assert near(trace[one], trace[two]), f"{name} changes with what stands behind the mask."
+
+
+@item("sdpa.empty", depends="sdpa.mask")
+def test_rows_with_nothing_to_attend_to(script, student, draw):
+    """Weights and out are exactly 0 there, and as before in every other row."""
+    run = script()
+    q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
+    done = []
+    for shape in ((2, 1, 4, 5), (4, 5), (4, 1), (2, 1, 1, 5)):
+        mask = partial(draw, shape)
+        if shape[-1] == 1:
+            mask[:] = True
+        full = mask.copy()
+        mask[..., -1, :] = mask[..., -1, :] & (np.ndim(mask) == 4)
+        mask[0] = False
+        found = run.call("scaled_dot_product_attention", q, k, v, mask)
+        done.append((mask, found, run.call("scaled_dot_product_attention", q, k, v, full)))
+    trace = student(run)
+    for mask, found, whole in done:
+        empty = np.broadcast_to(~mask.any(-1, keepdims=True), (*LEAD, TQ, 1))[..., 0]
+        for name, one, other in zip(("out", "weights"), found, whole, strict=True):
+            value = trace[one]
+            assert np.isfinite(value).all(), f"{name} is not finite beside a row without a True."
+            assert not np.any(value[empty]), f"{name} must be exactly 0 in a row without a True."
+            assert near(value[~empty], trace[other][~empty]), (
+                f"{name} is another in rows that have a True, where a row beside them has none."
+            )
+    assert np.any(trace[whole[0]]), "out is 0 everywhere."
+
+
+@item("sdpa.stable", depends=("sdpa.weights", "sdpa.mask"))
+def test_large_scores(script, agree, draw):
+    """Scores of ±1e4, in rows of very different size, near each other and far apart."""
+    run = script()
+    q = np.array([[[2e4], [-2e4], [0.3], [2.0]]])  # d = 1: a score is q · k
+    k = np.array([[[0.5], [0.5 - 1e-4], [-0.5], [0.4999]]])
+    v = draw(1, 4, 2)
+    run.call("scaled_dot_product_attention", q, k, v)
+    run.call("scaled_dot_product_attention", q, k, v, np.array([False, True, True, True]))
+    run.call("scaled_dot_product_attention", 100 * draw(2, 3, 4), 100 * draw(2, 5, 4), draw(2, 5, 3))
+    agree(run)

@@ -532,6 +532,12 @@ def test_reach_gives_the_strongest_tier_with_what_it_is_worth() -> None:
     assert level.summary() == {"tier": level.tier, **dict(level.holds)}
 
 
+def test_a_private_umask_costs_no_tier() -> None:
+    code = "import os; os.umask(0o077); from softmark.isolation import tiers; print(tiers.reach().tier)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == tiers.reach().tier
+
+
 def test_below_the_tier_asked_for_it_refuses_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # as an ordinary user: no root, no container
     with pytest.raises(

@@ -96,6 +96,7 @@ def main() -> None:
         uid=_UIDS[os.getpid() % len(_UIDS)],
     )
     sandbox.first_to_go()
+    os.umask(0o022)  # the private root's folders are for submissions, of another user, to enter
     try:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)

@@ -20,7 +20,7 @@ if sys.platform != "linux":
 from softmark.isolation import host, sandbox, tiers, wire
 from softmark.isolation.host import Caps, Worker, Zygote
 from softmark.isolation.tiers import TIERS, Level
-from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Trace, Unfit
+from softmark.script import Handle, Memory, Operator, Output, Raised, Rng, Script, Trace, Unfit
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed here")
 
@@ -1161,3 +1161,56 @@ def scalar():
     again = Script(CALLS)
     assert submission.run(again).raised is None
     assert submission.value("scalar") is True
+
+
+# ---- memory ----------------------------------------------------------------------------------------
+
+
+def _memory(submission: Submission, x: np.ndarray, leaf: bool = False) -> tuple[Memory, ...]:
+    script = Script(CALLS)
+    script.measure_memory()
+    script.call("tensor", script.tensor("x", x) if leaf else x)
+    trace = submission.run(script)
+    assert trace.raised is None and not trace.more_operators
+    return trace.memory
+
+
+@pytest.mark.parametrize(
+    ("body", "peak", "left"),
+    [
+        ("return x", 0, 0),
+        ("return x.T[1:]", 0, 0),  # views
+        ("return x + 1", 1, 1),
+        ("y = x + 1; y.add_(1); return y", 1, 1),  # in place
+        ("return (x + 1) * 2", 2, 1),
+        ("y = [x + i for i in range(5)]; return y[0]", 5, 1),
+        ("y = x\n    for i in range(5): y = y + 1\n    return y", 2, 1),
+        ("return torch.stack([x, x, x])[0]", 3, 3),  # a view keeps the whole
+        ("global kept; kept = x * 2; return x", 1, 1),
+    ],
+)
+def test_memory_at_most_at_one_time_and_left(load, body, peak, left) -> None:
+    for _ in range(3):  # the same each time
+        size = 8 * 30 * 40
+        (seen,) = _memory(load(f"def tensor(x):\n    {body}"), np.ones((30, 40)))
+        assert (seen.peak, seen.left) == (peak * size, left * size)
+
+
+def test_memory_kept_for_the_way_back_is_left(load) -> None:
+    submission = load("def tensor(x): return torch.exp(torch.sin(torch.exp(x)))")
+    size = 8 * 30 * 40
+    (plain,) = _memory(submission, np.ones((30, 40)))
+    (leaf,) = _memory(submission, np.ones((30, 40)), leaf=True)
+    assert plain.left == size and plain.peak == 2 * size
+    assert leaf.left == 2 * size  # what exp made, twice; sin keeps what it is given, the same
+
+
+def test_memory_of_one_step_is_not_another_s(load) -> None:
+    submission = load("def tensor(x): return x + 1")
+    script = Script(CALLS)
+    script.measure_memory()
+    y = script.call("tensor", np.ones(1000))
+    script.call("tensor", y)
+    first, second = submission.run(script).memory
+    assert (first.step, first.peak, first.left) == (1, 8000, 8000)
+    assert (second.step, second.peak, second.left) == (2, 8000, 8000)

@@ -1,4 +1,4 @@
-"""What a Script cost, from the operators that it ran: the same numbers on every machine.
+"""What a Script cost, from the operators that it ran: the same numbers each time.
 
 They are claims: the list is made beside the submission's code, which can leave it.
 """
@@ -38,6 +38,17 @@ def flops(trace: Trace) -> int:
     Raises AssertionError, with a message for the student, where the Trace has no room for all.
     """
     return sum(_flops(operator) for operator in _all(trace))
+
+
+def peak_bytes(trace: Trace) -> int:
+    """The most that tensors made after ``measure_memory`` took at one time within a step, in bytes."""
+    return max((memory.peak for memory in trace.memory), default=0)
+
+
+def left_bytes(trace: Trace) -> int:
+    """What tensors made after ``measure_memory`` take after the step that leaves most, in bytes: its
+    results and all that is kept for the way back."""
+    return max((memory.left for memory in trace.memory), default=0)
 
 
 def _all(trace: Trace) -> tuple[Operator, ...]:

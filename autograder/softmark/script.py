@@ -29,6 +29,7 @@ Operation = Literal[
     "parameters",
     "gradients",
     "count",
+    "memory",
     "no_grad",
     "add",
     "show",
@@ -127,8 +128,8 @@ class Script:
     Arguments may be arrays, numbers, strings, None, lists, tuples and dicts of these, ``Rng`` and
     the handles and instances of earlier steps. In a PyTorch worker each array arrives as a tensor of its
     dtype on the CPU, and ``Rng`` as a ``torch.Generator``; what is computed there comes back as arrays.
-    ``tensor``, ``backward``, ``gradient``, ``count_operators``, ``no_grad``, ``convert`` and ``form``
-    are for such workers alone.
+    ``tensor``, ``backward``, ``gradient``, ``count_operators``, ``measure_memory``, ``no_grad``,
+    ``convert`` and ``form`` are for such workers alone.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -228,6 +229,10 @@ class Script:
     def count_operators(self) -> None:
         """From here on, list the ATen operators of every call in ``Trace.operators``."""
         self._append("count", "count_operators", None, (), {}, ())
+
+    def measure_memory(self) -> None:
+        """From here on, note in ``Trace.memory`` what every call allocates; lists operators too."""
+        self._append("memory", "measure_memory", None, (), {}, ())
 
     def no_grad(self) -> None:
         """From here on, run every call as under ``torch.no_grad()``."""
@@ -393,6 +398,18 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes of tensors that a step allocated: at most at one time, and what of them it left.
+
+    What is left is what it returned and what is kept for the way back.
+    """
+
+    step: int
+    peak: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What one implementation answered to one Script.
 
@@ -400,8 +417,9 @@ class Trace:
     ``np.ndarray`` for an array, a plain number, text, bool or None for a scalar, ``list``, ``dict``,
     or ``Unfit`` where the value is of another kind. ``modified`` names the arguments that were changed
     in place, as (step, parameter). ``operators`` are those that ran after ``count_operators``, in order,
-    a claim as well; ``more_operators`` tells that there were more than a Trace holds. ``seconds`` is the
-    grader's own clock, ``limit`` what there was of it when it ran out.
+    a claim as well; ``more_operators`` tells that there were more than a Trace holds. ``memory``, a
+    claim too, is that of the steps after ``measure_memory``. ``seconds`` is the grader's own clock,
+    ``limit`` what there was of it when it ran out.
     """
 
     values: Mapping[int, Any]
@@ -411,6 +429,7 @@ class Trace:
     modified: tuple[tuple[int, str], ...] = ()
     operators: tuple[Operator, ...] = ()
     more_operators: bool = False
+    memory: tuple[Memory, ...] = ()
     seconds: float = 0.0
     limit: float = 0.0
 

@@ -111,6 +111,10 @@ class Arrays:
         """List the operators of every call from here to the end of the Script."""
         raise TypeError("count_operators() needs a PyTorch worker")
 
+    def measure_memory(self) -> None:
+        """Note what every call from here to the end of the Script allocates."""
+        raise TypeError("measure_memory() needs a PyTorch worker")
+
     def no_grad(self) -> None:
         """Have every call from here to the end of the Script run without gradients."""
         raise TypeError("no_grad() needs a PyTorch worker")

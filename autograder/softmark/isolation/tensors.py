@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch._decomp
 from torch import library
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softmark.isolation import wire
@@ -55,6 +56,8 @@ class Tensors(Arrays):
         if self._log is None:
             return contextlib.nullcontext()
         self._log.step = step
+        if self._log.memory is not None:
+            self._log.memory.begin(step)
         return self._log
 
     def starved(self, error: BaseException) -> bool:
@@ -141,6 +144,10 @@ class Tensors(Arrays):
     def count_operators(self) -> None:
         self._log = self._log or _Log()
 
+    def measure_memory(self) -> None:
+        self._log = self._log or _Log()
+        self._log.memory = _Allocated()
+
     def no_grad(self) -> None:
         self._gradients = False
 
@@ -221,6 +228,7 @@ class _Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.step = 0
+        self.memory: _Allocated | None = None
         self._count, self._more = 0, False
         self._names: dict[str, int] = {}
         self._numbers = integers("q")
@@ -230,7 +238,12 @@ class _Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if not self._more:
             self._note(func, [*args, *(kwargs or {}).values()])
-        return func(*args, **(kwargs or {}))
+        if self.memory is not None:
+            self.memory.given([*args, *(kwargs or {}).values()])
+        result = func(*args, **(kwargs or {}))
+        if self.memory is not None:
+            self.memory.made(result)
+        return result
 
     def _note(self, func: Any, arguments: list[Any]) -> None:
         name = func.name().partition(".")[0].replace("::", ".")
@@ -248,7 +261,73 @@ class _Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def packed(self) -> Any:
         """As ``wire.unpack_trace`` takes it."""
-        return [list(self._names), np.array(self._numbers, np.int64), self._more]
+        memory = [] if self.memory is None else self.memory.packed()
+        return [list(self._names), np.array(self._numbers, np.int64), self._more, memory]
+
+
+class _Allocated:
+    """The bytes of all that operators have made and that is still there.
+
+    Every operator's results are looked at, and who is gone by then is found out: what an operator takes
+    for itself while it runs is not seen.
+    """
+
+    def __init__(self) -> None:
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._steps: list[list[int]] = []
+        self._base = 0
+
+    def begin(self, step: int) -> None:
+        """A step begins: what is there now is not its own."""
+        self._finish()
+        self._base = self._sum()
+        self._steps.append([step, 0, 0])
+
+    def given(self, arguments: Any) -> None:
+        """What an operator is about to read was there before, unless it was seen being made."""
+        for storage in _storages(arguments):
+            if storage._cdata not in self._alive:
+                self._note(storage, 0)
+
+    def made(self, results: Any) -> None:
+        """Count what an operator has made."""
+        self._drop()
+        for storage in _storages([results]):
+            if storage._cdata not in self._alive:
+                self._note(storage, storage.nbytes())
+        if self._steps:
+            last = self._steps[-1]
+            last[1] = max(last[1], self._sum() - self._base)
+
+    def packed(self) -> list[list[int]]:
+        """[step, peak, left] for each step; afterwards nothing more is to be counted."""
+        self._finish()
+        return self._steps
+
+    def _finish(self) -> None:
+        self._drop()
+        if self._steps:
+            self._steps[-1][2] = max(self._sum() - self._base, 0)
+
+    def _note(self, storage: torch.UntypedStorage, size: int) -> None:
+        reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self._alive[storage._cdata] = (reference, size)
+
+    def _drop(self) -> None:
+        for key, (reference, _) in list(self._alive.items()):
+            if reference.expired():  # type: ignore[no-untyped-call]
+                del self._alive[key]
+
+    def _sum(self) -> int:
+        return sum(size for _, size in self._alive.values())
+
+
+def _storages(values: Any) -> Iterator[torch.UntypedStorage]:
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            yield value.untyped_storage()
+        elif isinstance(value, (list, tuple)):
+            yield from _storages(value)
 
 
 def _shapes(values: Any) -> Iterator[tuple[int, ...]]:

@@ -15,7 +15,18 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Trace, Unfit, Warned
+from softmark.script import (
+    Handle,
+    Memory,
+    Operator,
+    Output,
+    Raised,
+    Rng,
+    Script,
+    Trace,
+    Unfit,
+    Warned,
+)
 
 MAX_FRAME = 64 << 20
 """Bytes in one frame, at most."""
@@ -248,7 +259,7 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
         whole = raised is None and not _exact(out_of_memory, bool)
         if whole and {n for n, _ in values} != set(known):
             raise BadFrame("an answer that leaves outputs out")
-        operators, more = _operators(logged, steps)
+        operators, more, memory = _costs(logged, steps)
         return Trace(
             values={number: _value(known[number], value) for number, value in values},
             raised=None if raised is None else _raised(raised, steps),
@@ -260,21 +271,22 @@ def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
             modified=tuple((_step(n, steps), _text(name)) for n, name in modified[:100]),
             operators=operators,
             more_operators=more,
+            memory=memory,
             seconds=seconds,
         )
     except (TypeError, ValueError, KeyError, IndexError) as error:
         raise BadFrame(f"not a trace: {type(error).__name__}") from None
 
 
-def _operators(logged: Any, steps: int) -> tuple[tuple[Operator, ...], bool]:
-    """The operators that a worker lists, and whether there were more.
+def _costs(logged: Any, steps: int) -> tuple[tuple[Operator, ...], bool, tuple[Memory, ...]]:
+    """The operators that a worker lists, whether there were more, and the memory of steps.
 
     They come as names and one array of numbers, since there may be many: for each operator its step,
     the number of its name, how many shapes follow, and each of these as its length and sizes.
     """
     if logged is None:
-        return (), False
-    names, numbers, more = logged
+        return (), False, ()
+    names, numbers, more, measured = logged
     names = [_text(name, _NAME) for name in _exact(names, list)[:_MAX_NAMES]]
     if type(numbers) is not np.ndarray or numbers.dtype != np.int64 or numbers.ndim != 1:
         raise TypeError
@@ -296,7 +308,17 @@ def _operators(logged: Any, steps: int) -> tuple[tuple[Operator, ...], bool]:
             known[parts] = _operator(tuple(todo[place:end]), names, steps)
         operators.append(known[parts])
         place = end
-    return tuple(operators), _exact(more, bool)
+    memory = [
+        Memory(_step(step, steps), _bytes(peak), _bytes(left))
+        for step, peak, left in _exact(measured, list)[:steps]
+    ]
+    return tuple(operators), _exact(more, bool), tuple(memory)
+
+
+def _bytes(count: Any) -> int:
+    if not 0 <= _exact(count, int) < 1 << 62:
+        raise ValueError
+    return int(count)
 
 
 def _operator(parts: tuple[int, ...], names: list[str], steps: int) -> Operator:

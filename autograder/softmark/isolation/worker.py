@@ -214,6 +214,9 @@ class _Run:
         if operation == "count":
             self._arrays.count_operators()
             return []
+        if operation == "memory":
+            self._arrays.measure_memory()
+            return []
         if operation == "no_grad":
             self._arrays.no_grad()
             return []

@@ -31,6 +31,8 @@ Operation = Literal[
     "count",
     "memory",
     "no_grad",
+    "fresh",
+    "clock",
     "add",
     "show",
 ]
@@ -205,7 +207,29 @@ class Script:
         output = Output(name, "private", tuple(axes), blocks or {})
         return self._one("tensor", name, None, (array,), output)
 
-    def backward(self, *pairs: tuple[Handle, np.ndarray]) -> None:
+    def fresh(
+        self,
+        name: str,
+        *shape: int,
+        dtype: str = "float32",
+        gradient: bool = False,
+        below: int | None = None,
+    ) -> Handle:
+        """For a Script that is timed: a tensor made anew for each run, standard normals of a dtype such
+        as "bfloat16", or with ``below`` integers from 0 on. ``gradient``: it gathers its gradient.
+        """
+        kwargs = {"dtype": dtype, "gradient": gradient, "below": below}
+        first = self._append(
+            "fresh", name, None, (list(shape),), kwargs, (Output(name, "private"),)
+        )
+        assert first is not None
+        return first
+
+    def start_clock(self) -> None:
+        """What comes after this is timed, again and again; what comes before is done once."""
+        self._append("clock", "start_clock", None, (), {}, ())
+
+    def backward(self, *pairs: tuple[Handle, np.ndarray | Handle]) -> None:
         """Send gradients back from earlier outputs: pairs of an output and the gradient that reaches it.
 
         May be called again: gradients add up, as they do in PyTorch.
@@ -213,13 +237,13 @@ class Script:
         self._append("backward", "backward", None, pairs, {}, ())
 
     def gradient(self, tensor: Handle) -> Handle:
-        """Read the gradient gathered so far by x, made by ``tensor``: the output "dx", of x's axes.
+        """Read the gradient gathered so far by x, made by ``tensor`` or ``fresh``: the output "dx", of
+        x's axes.
 
         It is Unfit where no gradient reached x. Raises ValueError for any other handle.
         """
-        made = [
-            step for step in self.steps if (step.operation, step.first) == ("tensor", tensor.number)
-        ]
+        kinds = ("tensor", "fresh")
+        made = [s for s in self.steps if s.operation in kinds and s.first == tensor.number]
         if not made:
             raise ValueError("gradient() takes what tensor() made")
         (x,) = made[0].outputs

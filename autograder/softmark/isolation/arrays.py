@@ -99,7 +99,7 @@ class Arrays:
         """A leaf tensor on the memory of ``array``."""
         raise TypeError("tensor() needs a PyTorch worker")
 
-    def backward(self, outputs: list[Any], names: list[str], upstream: list[np.ndarray]) -> None:
+    def backward(self, outputs: list[Any], names: list[str], upstream: list[Any]) -> None:
         """Send the gradients ``upstream`` back from ``outputs``."""
         raise TypeError("backward() needs a PyTorch worker")
 
@@ -118,6 +118,10 @@ class Arrays:
     def no_grad(self) -> None:
         """Have every call from here to the end of the Script run without gradients."""
         raise TypeError("no_grad() needs a PyTorch worker")
+
+    def clocked(self, *parts: Any) -> Any:
+        """What is to be timed, as ``timed.Clocked``."""
+        raise TypeError("timing needs a PyTorch worker")
 
     def operators(self) -> Any:
         """The operators of this Script, as ``wire.unpack_trace`` takes them."""

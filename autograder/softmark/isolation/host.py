@@ -253,6 +253,39 @@ class Worker:
             self.kill()
             raise
 
+    def clocked(self, request: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
+        """Ask for what ``timing`` wants, and the seconds from before it is asked to the answer.
+
+        The answer is plain data, a Raised, or a Trace with a cause; in the last case the child is gone.
+        Raises wire.BadFrame; the child is gone then, too.
+        """
+        body = wire.pack(dict(request))
+        started = time.perf_counter()
+        answer = self._ask(body, seconds)
+        elapsed = time.perf_counter() - started
+        if isinstance(answer, Trace):
+            return answer, elapsed
+        try:
+            said = wire.unpack(answer)
+            raised = said["raised"] if isinstance(said, dict) else None
+            return (wire.unpack_raised(raised) if raised else said), elapsed
+        except (wire.BadFrame, KeyError):
+            self.kill()
+            raise wire.BadFrame("not an answer about time") from None
+
+    def pause(self) -> None:
+        """Stop the child and all its threads where they are."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
     def _ask(self, body: bytes, seconds: float) -> bytes | Trace:
         started = time.monotonic()
         deadline = started + seconds

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from softmark.isolation import wire
 from softmark.isolation.arrays import Arrays, NotDefined, ReturnedWrong, undefined
 from softmark.isolation.standins import Places
+from softmark.isolation.timed import Clocked
 from softmark.script import Unfit
 
 _OWN_KERNELS = ("AutogradCPU", "CPU")
@@ -123,7 +124,7 @@ class Tensors(Arrays):
     def tensor(self, array: np.ndarray) -> Any:
         return torch.from_numpy(array).requires_grad_()
 
-    def backward(self, outputs: list[Any], names: list[str], upstream: list[np.ndarray]) -> None:
+    def backward(self, outputs: list[Any], names: list[str], upstream: list[Any]) -> None:
         for value, name in zip(outputs, names, strict=True):
             if not self.holds(value):
                 raise ReturnedWrong(
@@ -134,7 +135,10 @@ class Tensors(Arrays):
                     f"no gradient goes back from {name}: it is cut off from the tensors that it was "
                     "computed from"
                 )
-        gradients = [torch.from_numpy(gradient) for gradient in upstream]
+        gradients = [
+            torch.from_numpy(gradient) if isinstance(gradient, np.ndarray) else gradient
+            for gradient in upstream
+        ]
         # kept for a second call
         torch.autograd.backward(outputs, gradients, retain_graph=True)
 
@@ -150,6 +154,9 @@ class Tensors(Arrays):
 
     def no_grad(self) -> None:
         self._gradients = False
+
+    def clocked(self, *parts: Any) -> Any:
+        return Clocked(*parts)
 
     def operators(self) -> Any:
         return None if self._log is None else self._log.packed()

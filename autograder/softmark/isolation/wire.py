@@ -23,6 +23,7 @@ from softmark.script import (
     Raised,
     Rng,
     Script,
+    Step,
     Trace,
     Unfit,
     Warned,
@@ -231,20 +232,18 @@ def _decode_array(data: bytes) -> np.ndarray:
 
 def pack_script(script: Script) -> bytes:
     """The Script as the worker needs it. Equal Scripts give equal bytes."""
-    return pack(
-        [
-            [
-                step.operation,
-                step.name,
-                step.target,
-                step.args,
-                dict(step.kwargs),
-                [[output.name, output.kind] for output in step.outputs],
-                step.first,
-            ]
-            for step in script.steps
-        ]
-    )
+    return pack([_step_parts(step, [o.kind for o in step.outputs]) for step in script.steps])
+
+
+def unread_steps(script: Script) -> list[list[Any]]:
+    """The steps of a Script whose outputs are handed back unopened, as if all of them were private."""
+    return [_step_parts(step, ["private"] * len(step.outputs)) for step in script.steps]
+
+
+def _step_parts(step: Step, kinds: list[str]) -> list[Any]:
+    outputs = [[output.name, kind] for output, kind in zip(step.outputs, kinds, strict=True)]
+    named = dict(step.kwargs)
+    return [step.operation, step.name, step.target, step.args, named, outputs, step.first]
 
 
 def unpack_trace(data: bytes, script: Script, seconds: float) -> Trace:
@@ -338,8 +337,13 @@ def _raised(parts: Any, steps: int) -> Raised:
 def unpack_loaded(data: bytes) -> Raised | None:
     """A worker's answer to the submission's files: None, or what importing them raised."""
     answer = unpack(data)
+    return None if answer is None else unpack_raised(answer)
+
+
+def unpack_raised(answer: Any) -> Raised:
+    """What a worker says was raised, outside of any step. Raises BadFrame."""
     try:
-        return None if answer is None else _raised(answer, 1)
+        return _raised(answer, 1)
     except (TypeError, ValueError) as error:
         raise BadFrame(f"not an answer: {type(error).__name__}") from None
 

@@ -92,8 +92,20 @@ def serve(descriptor: int, output_bytes: int, arrays: Arrays) -> None:
         send(wire.pack(loaded if isinstance(loaded, list) else None))
         if isinstance(loaded, list):
             return
+        run, timed = _Run(loaded, arrays, _modules(files)), None
         while True:
-            send(_answer(receive(), loaded, files, arrays))
+            asked = receive()
+            if isinstance(asked, list):
+                send(_answer(asked, loaded, files, arrays))
+                continue
+            if "steps" in asked:
+                run = _Run(loaded, arrays, _modules(files))
+            try:
+                with arrays.script():
+                    timed, said = run.clocked(asked, timed)
+                send(wire.pack(said))
+            except BaseException as error:
+                send(wire.pack({"raised": _raised(0, error, files)}))
     except wire.Closed:
         return
 
@@ -107,11 +119,15 @@ def _load(files: Mapping[str, str], main: str) -> types.ModuleType | list[Any]:
         return _raised(0, error, files)
 
 
+def _modules(files: Mapping[str, str]) -> list[str]:
+    return [name.removesuffix(".py") for name in files]
+
+
 def _answer(
     steps: list[Any], module: types.ModuleType, files: Mapping[str, str], arrays: Arrays
 ) -> bytes:
     """Run one Script; the packed Trace."""
-    run = _Run(module, arrays, [name.removesuffix(".py") for name in files])
+    run = _Run(module, arrays, _modules(files))
     warned: list[list[Any]] = []
     raised: list[Any] | None = None
     out_of_memory = False
@@ -159,6 +175,17 @@ class _Run:
         # arrays behind the leaf tensors of this Script: as given, and as the submission has them
         self._leaves: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
+    def clocked(self, asked: dict[str, Any], timed: Any) -> tuple[Any, Any]:
+        """Do what ``timing`` asks: get ready, run on the inputs of a seed, or give the outputs."""
+        if "steps" in asked:
+            steps, read, device, shapes = (asked[k] for k in ("steps", "read", "device", "shapes"))
+            take, put = self._objects.__getitem__, self._put
+            return self._arrays.clocked(self.step, take, put, steps, read, device, shapes), None
+        return timed, timed.outputs() if asked["seed"] is None else timed.go(asked["seed"])
+
+    def _put(self, number: int, name: str, value: Any) -> None:
+        self._objects[number], self._names[number] = value, name
+
     def step(self, number: int, step: list[Any]) -> None:
         """Do one step, and keep and read what comes of it."""
         operation, full_name, target, args, kwargs, outputs, first = step
@@ -177,7 +204,7 @@ class _Run:
         else:
             results = self._other(operation, full_name, owner, target, args)
         for offset, ((name, kind), value) in enumerate(zip(outputs, results, strict=True)):
-            self._objects[first + offset], self._names[first + offset] = value, name
+            self._put(first + offset, name, value)
             if kind != "private":
                 self.values.append((first + offset, self._arrays.read(kind, value)))
 
@@ -262,7 +289,11 @@ class _Run:
     def _backward(self, pairs: list[Any]) -> None:
         outputs = [self._objects[output.number] for output, _ in pairs]
         names = self._named([output for output, _ in pairs])
-        self._arrays.backward(outputs, names, [upstream.copy() for _, upstream in pairs])
+        upstream = [
+            self._objects[given.number] if type(given) is Handle else given.copy()
+            for _, given in pairs
+        ]
+        self._arrays.backward(outputs, names, upstream)
 
     def _named(self, values: list[Any]) -> list[str]:
         return [self._names[v.number] if type(v) is Handle else "the array" for v in values]

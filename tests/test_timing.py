@@ -1,0 +1,367 @@
+"""The clock that cannot be fooled, on CPU workers with submissions that try; and the verdicts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("workers need Linux", allow_module_level=True)
+
+from softmark import timing
+from softmark.isolation import tiers
+from softmark.isolation.host import Caps, Zygote
+from softmark.script import Output, Script
+from softmark.timing import Bound, Clock, Interval, Maker, Plan, Sample, Stopped
+
+pytest.importorskip("torch", reason="PyTorch is not installed here")
+
+CALLS = {"attend": (Output("out", "array", ("N", "T", "d")),)}
+RIGHT = "import torch\ndef attend(q, k): return torch.softmax(q @ k.mT, -1) @ k\n"
+WIDE = Bound(full=1e6, none=1e9)  # these tests are not about how fast this machine is
+FEW = Plan(launches=2, pairs=3, warm=1)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    level = tiers.reach()
+    with Zygote(level.layers, ["numpy", "torch"], Caps(300, 512), level.seccomp) as zygote:
+        yield zygote
+
+
+def timed_script(backward: bool = False) -> Script:
+    run = Script(CALLS)
+    q, k = (run.fresh(name, 2, 300, 16, dtype="float64", gradient=backward) for name in "qk")
+    dout = run.fresh("dout", 2, 300, 16, dtype="float64")
+    run.start_clock()
+    out = run.call("attend", q, k)
+    if backward:
+        run.backward((out, dout))
+        run.gradient(q)
+        run.gradient(k)
+    return run
+
+
+@dataclass
+class Race:
+    """Makers of workers for one Script on one zygote."""
+
+    zygote: Zygote
+    script: Script = field(default_factory=timed_script)
+
+    def maker(self, source: str, **more: Any) -> Maker:
+        return Clock(self.zygote, self.script, "cpu", 20).maker({"a.py": source}, "a", **more)
+
+    def judged(self, source: str, plan: Plan = FEW) -> timing.Verdict:
+        reference = self.maker(RIGHT)
+        shapes = Clock(self.zygote, self.script, "cpu", 20).shapes(reference)
+        harness = self.maker("", shapes=shapes)
+        rng = np.random.default_rng(0)
+        return timing.judge(
+            self.maker(source), reference, harness, gate=1e-9, bound=WIDE, rng=rng, plan=plan
+        )
+
+
+@pytest.fixture
+def race(zygote: Zygote) -> Race:
+    return Race(zygote)
+
+
+# ---- honest ones ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_reference_s_own_code_is_measured(zygote, backward) -> None:
+    verdict = Race(zygote, timed_script(backward)).judged(RIGHT)
+    assert verdict.status == "measured", verdict.message
+    assert verdict.interval is not None and verdict.credit == 1.0
+    assert verdict.interval.low <= verdict.interval.middle <= verdict.interval.high
+    assert "times the reference's time" in verdict.message
+
+
+def test_steps_before_the_clock_are_not_timed_and_those_after_it_are(race) -> None:
+    setting_up = race.maker(f"import time\ntime.sleep(0.5)\n{RIGHT}")()
+    assert min(setting_up.go(seed).seconds for seed in range(5)) < 0.4
+    setting_up.close()
+    inside = RIGHT.replace("return", "time.sleep(0.3); return")
+    slow = race.maker(f"import time\n{inside}")()
+    assert slow.go(1).seconds > 0.3
+    slow.close()
+
+
+def test_the_same_seed_gives_the_same_outputs_and_another_gives_others(race) -> None:
+    first, second = race.maker(RIGHT)(), race.maker(RIGHT)()
+    digests = [first.go(1).digest, second.go(1).digest, second.go(2).digest]
+    assert digests[0] == digests[1] != digests[2]
+    assert first.outputs()[0] == digests[0]
+    first.close(), second.close()
+
+
+def test_bfloat16_comes_back_as_numbers(zygote) -> None:
+    run = Script(CALLS)
+    q, k = (run.fresh(name, 1, 4, 4, dtype="bfloat16") for name in "qk")
+    run.start_clock()
+    run.call("attend", q, k)
+    clock = Clock(zygote, run, "cpu", 20)
+    assert clock.shapes(clock.maker({"a.py": RIGHT}, "a")) == [("bfloat16", (1, 4, 4))]
+    made = clock.maker({"a.py": RIGHT}, "a")()
+    made.go(3)
+    _, (values,) = made.outputs()
+    made.close()
+    assert values.dtype == np.float32 and np.abs(values).max() < 10 and np.ptp(values) > 0
+
+
+# ---- submissions that try to be fast -------------------------------------------------------------
+
+CHEATS: Mapping[str, tuple[str, str]] = {
+    "input_returned": ("return q", "too far from the right ones"),
+    "constant": ("return torch.zeros_like(q)", "too far from the right ones"),
+    "other_shape": ("return right(q, k)[:, :1]", "other shapes"),
+    "cached_by_function": (
+        "kept.setdefault(0, right(q, k)); return kept[0]",
+        "too far from the right ones",
+    ),
+    "cached_by_shape": (
+        "kept.setdefault(q.shape, right(q, k)); return kept[q.shape]",
+        "too far from the right ones",
+    ),
+    "cached_by_pointer": (
+        "p = q.data_ptr() * 0; kept.setdefault(p, right(q, k)); return kept[p]",
+        "too far from the right ones",
+    ),
+    "batch_and_skip": (
+        "kept[0] = kept.get(0, -1) + 1\n"
+        "    if kept[0] % 2 == 0: kept[1] = right(q, k)\n"
+        "    return kept[1]",
+        "too far from the right ones",
+    ),
+    "dtype_dropped": ("return right(q.float(), k.float()).double()", "too far from the right ones"),
+    "work_left_to_a_thread": (
+        "out = torch.empty_like(q)\n"
+        "    def late():\n"
+        "        time.sleep(0.05); out.copy_(right(q, k))\n"
+        "    threading.Thread(target=late).start(); return out",
+        "not what it had when its time was taken|too far from the right ones",
+    ),
+    "lazy_tensor": ("return Lazy(q)", "not a plain tensor"),
+    "no_tensor": ("return q.tolist()", "not a tensor"),
+    "hash_patched": (
+        "hashlib.sha256 = lambda *a: None; return right(q, k)",
+        "stops where its time is taken",
+    ),
+    "replies_before_the_work": (
+        "import msgpack, struct\n"
+        "    body = msgpack.packb([b'0' * 32, 0.0, 0])\n"
+        "    os.write(3, struct.pack('<Q', len(body)) + body); return right(q, k)",
+        "not what it had|not what the harness answers",
+    ),
+    "forged_frame": ("os.write(3, b'1' * 100); return right(q, k)", "not what the harness answers"),
+    "ends": ("os._exit(0)", "its process ended"),
+    "raises": ("raise ValueError('no')", "ValueError"),
+}
+SET_UP = """
+import hashlib, os, threading, time
+import torch
+
+kept = {}
+
+
+class Lazy(torch.Tensor):
+    @staticmethod
+    def __new__(cls, of):
+        return torch.Tensor._make_wrapper_subclass(cls, of.shape, dtype=of.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def right(q, k): return torch.softmax(q @ k.mT, -1) @ k
+
+
+"""
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_who_does_not_do_the_work_in_time_fails(race, name) -> None:
+    body, said = CHEATS[name]
+    verdict = race.judged(f"{SET_UP}def attend(q, k):\n    {body}\n", Plan(1, 3, 1))
+    assert verdict.status == "failed" and verdict.credit == 0
+
+    assert re.search(said, verdict.message), verdict.message
+
+
+PATCHES = {
+    "time": "time.perf_counter = time.monotonic = time.time = lambda: 0.0",
+    "torch_cuda": "torch.cuda.synchronize = torch.cuda.Event = lambda *a, **k: None",
+    "sleepless_hash": "time.sleep = time.sleep",
+}
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_patched_clocks_change_nothing(race, name) -> None:
+    source = f"{SET_UP}nap = time.sleep\n{PATCHES[name]}\n"
+    made = race.maker(f"{source}def attend(q, k):\n    nap(0.2); return right(q, k)\n")()
+    assert made.go(5).seconds > 0.2
+    made.close()
+
+
+def test_inputs_written_to_change_nothing_for_the_reference(race) -> None:
+    body = "out = right(q, k); q.zero_(); k.zero_(); return out"
+    verdict = race.judged(f"{SET_UP}def attend(q, k):\n    {body}\n")
+    assert verdict.status == "measured"
+
+
+def test_what_goes_on_in_the_background_is_stopped_while_others_run(race) -> None:
+    body = """
+count = [0]
+def busy():
+    while True:
+        count[0] += 1; time.sleep(0.001)
+threading.Thread(target=busy, daemon=True).start()
+def attend(q, k): return q * 0 + count[0]
+"""
+    made = race.maker(SET_UP + body)()
+
+    def counted() -> float:
+        made.resume()
+        made.go(1)
+        (values,) = made.outputs()[1]
+        made.pause()
+        return float(values.flat[0])
+
+    counted()
+    before = counted()
+    time.sleep(1.0)
+    after = counted()
+    made.resume()
+    time.sleep(1.0)
+    running = counted()
+    made.close()
+    assert running - after > 4 * (after - before)
+
+
+# ---- what is made of times -----------------------------------------------------------------------
+
+
+def _steady() -> float:
+    return 1.0
+
+
+@dataclass
+class Simulated:
+    """Takes as long as it is told: ``seconds`` on the average, with noise, in a machine's mood."""
+
+    seconds: float
+    rng: np.random.Generator
+    noise: float = 0.01
+    claim: float = 0.0
+    mood: Any = _steady
+
+    def go(self, seed: int) -> Sample:
+        noise = math.exp(self.noise * self.rng.normal())
+        return Sample(self.seconds * noise * self.mood(), b"same", self.claim)
+
+    def outputs(self) -> tuple[bytes, list[np.ndarray]]:
+        return b"same", [np.ones(3)]
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def simulated(ratio: float, *, alone: float | None = None, **student: Any) -> timing.Verdict:
+    rng = np.random.default_rng(3)
+    makers = [
+        lambda: Simulated(1.0 * ratio + 0.5, rng, **student),
+        lambda: Simulated(1.5, rng),
+        lambda: Simulated(0.5, rng),
+    ]
+    return timing.judge(*makers, gate=0.1, bound=Bound(2, 4), rng=rng, alone=alone)
+
+
+@pytest.mark.parametrize(("ratio", "credit"), [(1.0, 1.0), (1.9, 1.0), (4.2, 0.0), (2.83, 0.5)])
+def test_credit_by_the_ratio_without_the_harness(ratio, credit) -> None:
+    verdict = simulated(ratio)
+    assert verdict.status == "measured" and verdict.interval is not None
+    assert verdict.interval.middle == pytest.approx(ratio, rel=0.02)
+    assert verdict.credit == pytest.approx(credit, abs=0.03)
+
+
+def test_credit_falls_without_a_step() -> None:
+    bound = Bound(2, 4)
+    earned = [bound.credit(ratio) for ratio in np.geomspace(1.5, 5, 1000)]
+    assert earned[0] == 1.0 and earned[-1] == 0.0
+    assert all(0 <= a - b < 0.002 for a, b in itertools.pairwise(earned))
+    narrow, wide = Interval(1.9, 2.0, 2.1), Interval(1.5, 2.0, 2.6)
+    assert narrow.low < narrow.judged < narrow.middle and wide.low < wide.judged < wide.middle
+
+
+def test_the_interval_holds_the_ratio_and_narrows_with_more_pairs() -> None:
+    rng = np.random.default_rng(5)
+    held, widths = 0, {}
+    for _ in range(200):
+        for pairs in (6, 24):
+            launches = 0.1 + 0.05 * rng.normal(size=(12, pairs)) + 0.01 * rng.normal(size=(12, 1))
+            interval = timing.ratio_interval(launches, rng)
+            widths.setdefault(pairs, []).append(math.log(interval.high / interval.low))
+            held += pairs == 24 and interval.low <= math.exp(0.1) <= interval.high
+    assert held > 175  # 95 % of 200, fewer for there being 12 launches only
+    assert np.mean(widths[24]) < 0.75 * np.mean(widths[6])
+
+
+def test_a_machine_in_two_moods_measures_the_same() -> None:
+    rng = np.random.default_rng(1)
+    state = {"slow": False}
+
+    def mood() -> float:
+        state["slow"] ^= rng.random() < 0.02
+        return 1.15 if state["slow"] else 1.0
+
+    verdict = simulated(1.5, mood=mood)
+    assert verdict.interval is not None
+    assert verdict.interval.middle == pytest.approx(1.5, rel=0.15)
+
+
+def test_what_cannot_be_told_is_not_graded_or_looked_at_by_a_person() -> None:
+    rng = np.random.default_rng(2)
+    quick = [
+        lambda: Simulated(1.02, rng),
+        lambda: Simulated(1.01, rng),
+        lambda: Simulated(1.0, rng),
+    ]
+    verdict = timing.judge(*quick, gate=1, bound=Bound(2, 4), rng=rng)
+    assert verdict.status == "not_graded" and "hardly longer" in verdict.message
+    assert simulated(1.0, alone=1.5).status == "measured"
+    for alone in (1.4, 1.6):
+        verdict = simulated(1.0, alone=alone)
+        assert verdict.status == "invalid" and "A person" in verdict.message
+    assert simulated(1.0, claim=1.0).status == "measured"
+    assert simulated(1.0, claim=2.0).status == "invalid"
+
+
+def test_the_reference_against_itself_tells_a_noisy_machine() -> None:
+    rng = np.random.default_rng(4)
+    quiet, alone = timing.compare_with_itself(
+        lambda: Simulated(1.5, rng), lambda: Simulated(0.5, rng), rng=rng
+    )
+    assert quiet.status == "measured" and alone == pytest.approx(1.5, rel=0.02)
+    noisy, _ = timing.compare_with_itself(
+        lambda: Simulated(1.5, rng, noise=0.3), lambda: Simulated(0.5, rng), rng=rng
+    )
+    assert noisy.status == "not_graded" and "too noisy" in noisy.message
+
+
+def test_a_worker_that_cannot_be_imported_fails_in_words(race) -> None:
+    assert race.judged("def attend(:").status == "failed"
+    with pytest.raises(Stopped, match="name 'nothing' is not defined"):
+        race.maker("nothing")()

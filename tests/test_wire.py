@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from softmark.isolation import wire
 from softmark.isolation.wire import BadFrame, Closed
-from softmark.script import Handle, Operator, Output, Raised, Rng, Script, Unfit, Warned
+from softmark.script import Handle, Memory, Operator, Output, Raised, Rng, Script, Unfit, Warned
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -371,8 +371,10 @@ def test_an_error_in_an_answer() -> None:
     assert trace.cause == "out_of_memory"
 
 
-def _listed(*numbers: int, names: Any = ("aten.mm", "aten.t"), more: Any = False) -> Any:
-    return [names, np.array(numbers, np.int64), more]
+def _listed(
+    *numbers: int, names: Any = ("aten.mm", "aten.t"), more: Any = False, memory: Any = ()
+) -> Any:
+    return [names, np.array(numbers, np.int64), more, memory]
 
 
 def test_operators_in_an_answer() -> None:
@@ -390,6 +392,12 @@ def test_operators_in_an_answer() -> None:
         _answer(operators=_listed(0, 0, 0, names=["\n" * 9999])), _script(), 0.0
     )
     assert named.operators[0].name.isprintable() and len(named.operators[0].name) <= 100
+
+
+def test_memory_in_an_answer() -> None:
+    data = _answer(operators=_listed(memory=[[0, 800, 80], [1, 2**61, 0]]))
+    trace = wire.unpack_trace(data, _script(), 0.0)
+    assert trace.memory == (Memory(0, 800, 80), Memory(1, 2**61, 0))
 
 
 def test_operators_that_hash_alike_take_no_longer() -> None:
@@ -475,6 +483,12 @@ FORGED: dict[str, dict[str, Any]] = {
     "too many operators": {"operators": _listed(*[0, 0, 0] * (wire.MAX_OPERATORS + 1))},
     "too many numbers": {"operators": _listed(0, 0, 2 * 10**6, *[0] * 2 * 10**6)},
     "more operators as number": {"operators": _listed(0, 0, 0, more=1)},
+    "allocated as number": {"operators": _listed(memory=5)},
+    "memory in no step": {"operators": _listed(memory=[[9, 1, 1]])},
+    "memory cut short": {"operators": _listed(memory=[[0, 1]])},
+    "memory as text": {"operators": _listed(memory=[[0, "1", 1]])},
+    "less memory than none": {"operators": _listed(memory=[[0, -1, 1]])},
+    "memory without end": {"operators": _listed(memory=[[0, 2**63, 1]])},
 }
 
 

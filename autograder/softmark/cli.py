@@ -22,6 +22,7 @@ from rich.text import Text
 
 from softmark import __version__
 from softmark.course import Course, CourseError, Topic, find_course, load_course, load_topic
+from softmark.files import write_whole
 from softmark.result import Result
 from softmark.screen import new_console, print_checks, print_mutants, print_results
 
@@ -184,7 +185,7 @@ def grade(
             for result in graded:
                 if not results:
                     _write_run(out, run, path, result)
-                _write(out / "results" / f"{result.student}.json", result.to_json())
+                write_whole(out / "results" / f"{result.student}.json", result.to_json())
                 if as_json:
                     typer.echo(json.dumps(json.loads(result.to_json())))
                 results.append(result)
@@ -228,7 +229,7 @@ def _write_run(out: Path, run: Run, path: Path, first: Result) -> None:
         "isolation": dict(first.isolation),
         "versions": dict(first.versions),
     }
-    _write(out / "run.json", json.dumps(record, indent=2) + "\n")
+    write_whole(out / "run.json", json.dumps(record, indent=2) + "\n")
 
 
 def _write_scores(out: Path, topic: Topic, results: list[Result]) -> None:
@@ -242,18 +243,7 @@ def _write_scores(out: Path, topic: Topic, results: list[Result]) -> None:
         shown = ["" if score is None else f"{score:g}" for score in scores]
         shown += [""] * (2 + len(parts) - len(shown))
         table.writerow([r.student, *shown, r.status, len(r.flags)])
-    _write(out / "scores.csv", text.getvalue())
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a full disk leaves no half result."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    write_whole(out / "scores.csv", text.getvalue())
 
 
 @contextmanager

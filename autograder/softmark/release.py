@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from softmark.builders.starter import BuildError, starter_files
 from softmark.builders.wheel import archive, engine_wheel
 from softmark.course import Course, CourseError, TopicEntry
+from softmark.files import write_whole
 from softmark.leaks import Answer, Leak, Private, leaks_in, private_part, stubs
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,12 +42,7 @@ def release(course: Course, out: Path, day: date, wanted: Sequence[str] = ()) ->
     files = student_files(course, topics, "starter/")
     data = archive({f"{_TOP}/{name}": content for name, content in files.items()})
     refuse_private(course, topics, day, {out.name: data})
-    temporary = out.with_name(f".{out.name}.part")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(out, data)
     return topics
 
 

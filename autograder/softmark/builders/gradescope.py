@@ -18,6 +18,7 @@ from softmark.builders.one_topic import course_files
 from softmark.builders.wheel import archive, engine_wheel
 from softmark.course import Course
 from softmark.exports.gradescope import NOT_GRADED
+from softmark.files import write_whole
 
 _SCRIPTS = Path(__file__).parent / "gradescope_zip"
 
@@ -42,12 +43,7 @@ def build_gradescope(
     for script in ("setup.sh", "run_autograder"):
         text = (_SCRIPTS / script).read_text(encoding="utf-8")
         files[script] = text.replace(" @ISOLATION@", f" {isolation}" if isolation else "").encode()
-    part = out.with_name(f".{out.name}.part")
-    try:
-        part.write_bytes(archive(files, executable=("setup.sh", "run_autograder")))
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(out, archive(files, executable=("setup.sh", "run_autograder")))
 
 
 def _pins(torch: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ from softmark.exports.gradescope import (
     as_results,
     for_instructor,
 )
+from softmark.files import write_whole
 
 
 def run(root: Path, least: str | None = None) -> None:
@@ -36,13 +37,7 @@ def run(root: Path, least: str | None = None) -> None:
     (result,) = grade_all(grading, [("submission", root / "submission")], workers=1)
     now = datetime.now(UTC)
     content = as_results(result, course.feedback, hand_in, now, grading.seed)
-    place = root / "results" / RESULTS_FILE
-    part = place.with_name(f".{place.name}.part")
-    try:
-        part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        part.replace(place)  # whole or not at all
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(root / "results" / RESULTS_FILE, json.dumps(content, indent=2) + "\n")
     print(for_instructor(result, grading.seed), end="")
 
 

@@ -35,8 +35,9 @@ demo: $(VENV)/base.stamp
 	@echo "What this machine can do: $(BIN)/softmark doctor. What it means: docs/threat-model.md"
 	@echo "How to grade your own folder: docs/instructor.md"
 
+# Two files of tests at a time: many of them wait for processes that they have started.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/python -m ruff check .

@@ -719,9 +719,9 @@ def test_magics_become_comments_and_lines_stay(hand_in: Path, topic: Topic) -> N
 @pytest.mark.parametrize("line", ['\\"', " ", "a ", "'\\'", '"""', "("])
 def test_a_hostile_cell_is_not_slow(hand_in: Path, topic: Topic, line: str) -> None:
     book = notebook(code(line * (900_000 // len(line)) + "\nx = 1"))
-    start = time.monotonic()
+    start = time.process_time()
     assert read_submission(put(hand_in / "lstm.ipynb", book), topic).status == "ready"
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_cells_under_a_cell_magic(hand_in: Path, pair: Topic) -> None:
@@ -880,9 +880,9 @@ def test_own_cells_count_whole_where_nothing_is_marked(hand_in: Path, topic: Top
 )
 def test_hostile_own_cells_are_not_slow(hand_in: Path, topic: Topic, cell: str) -> None:
     book = notebook(ours("def f():\n    return a"), code(cell * (400_000 // len(cell))))
-    start = time.monotonic()
+    start = time.process_time()
     assert read_submission(put(hand_in / "lstm.ipynb", book), topic).status == "ready"
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_marked_cell_needs_no_first_line(hand_in: Path, pair: Topic) -> None:

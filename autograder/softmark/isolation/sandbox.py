@@ -37,6 +37,7 @@ _MOUNT_SETATTR = 442
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 1, 22, 38, 4
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_DRIVER_FILES = ("/sys/bus/pci", "/sys/devices", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -85,8 +86,10 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
     _check(done, f"mount {target}")
 
 
-def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
-    """Make a mount namespace whose root holds ``visible`` (read-only) and nothing else.
+def enter_private_root(
+    visible: Sequence[str], hidden: Iterable[str], devices: Sequence[str] = ()
+) -> None:
+    """Make a mount namespace whose root holds ``visible`` (read-only), ``devices`` and nothing else.
 
     ``hidden`` are folders inside the visible ones that are covered by an empty one, unless they, or
     something in them, are visible by name. The new root grows over /proc, which holds nothing that is
@@ -94,7 +97,8 @@ def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
     """
     unshare(NEW_MOUNTS)
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-    sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*visible, *_DEVICES)}
+    gpu, devices = bool(devices), (*_DEVICES, *devices)
+    sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*visible, *devices)}
     staging = "/proc"
     here = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _mount("tmpfs", staging, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
@@ -105,13 +109,15 @@ def enter_private_root(visible: Sequence[str], hidden: Iterable[str]) -> None:
         if path in sources:
             _make_place(target, Path(path).is_dir())
             _bind(here, sources[path], target)
-            read_only = _ATTR_RDONLY | _ATTR_NOSUID | (0 if path in _DEVICES else _ATTR_NODEV)
+            read_only = _ATTR_RDONLY | _ATTR_NOSUID | (0 if path in devices else _ATTR_NODEV)
             _set_attributes(target, read_only)
         else:
             _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
     for descriptor in (here, *sources.values()):
         os.close(descriptor)
     Path(staging + SCRATCH).mkdir(parents=True)
+    if gpu:
+        Path(staging + "/proc").mkdir()
     os.chdir(staging)
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
     _check(_libc.umount2(b".", _UMOUNT_DETACH), "umount of the old root")
@@ -148,6 +154,11 @@ def _set_attributes(path: str, attributes: int) -> None:
     _check(done, f"mount_setattr {path}")
 
 
+def mount_processes() -> None:
+    """A /proc that shows this process's PID namespace alone."""
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
 def mount_scratch(megabytes: int, owner: int) -> None:
     """This child's own small tmpfs at SCRATCH, in a mount namespace of its own."""
     options = f"size={megabytes}m,nr_inodes=256,mode=700,uid={owner},gid={owner}"
@@ -160,9 +171,12 @@ def landlock_version() -> int:
     return int(max(0, _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)))
 
 
-def landlock_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
-    """A descriptor of a ruleset: read below ``readable``, all but execute below ``writable``, no TCP,
-    no abstract sockets or signals outwards where the kernel knows how. Made once, inherited."""
+def landlock_ruleset(
+    readable: Iterable[str], writable: Iterable[str], devices: Iterable[str] = ()
+) -> int:
+    """A descriptor of a ruleset: read below ``readable``, all but execute below ``writable``, use
+    ``devices``, no TCP, no abstract sockets or signals outwards where the kernel knows how. Made once,
+    inherited."""
     version = landlock_version()
     access = (1 << 13) - 1
     for since, bit in ((2, 13), (3, 14), (5, 15)):
@@ -172,10 +186,16 @@ def landlock_ruleset(readable: Iterable[str], writable: Iterable[str]) -> int:
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _check(_libc.syscall(_LANDLOCK_CREATE, attributes, size, 0), "Landlock ruleset")
     execute, write_file, read_file, read_folder, truncate = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
-    for paths, allowed in ((readable, read_file | read_folder), (writable, access & ~execute)):
+    control = 1 << 15
+    in_file = read_file | write_file | truncate
+    for paths, allowed, of_file in (
+        (readable, read_file | read_folder, in_file),
+        (writable, access & ~execute, in_file),
+        (devices, in_file | control, in_file | control),
+    ):
         for path in paths:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            fitting = access if Path(path).is_dir() else read_file | write_file | truncate
+            fitting = access if Path(path).is_dir() else of_file
             rule = struct.pack("=Qi", allowed & access & fitting, descriptor)
             try:
                 _check(_libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0), f"Landlock rule {path}")
@@ -194,18 +214,19 @@ def landlock_restrict(ruleset: int) -> None:
 
 
 def set_limits(
-    *, cpu_seconds: int, memory_bytes: int, file_bytes: int, processes: int | None
+    *, cpu_seconds: int, memory_bytes: int | None, file_bytes: int, processes: int | None
 ) -> None:
     """Resource limits of this process. ``processes`` binds only a user id that nobody else has."""
     wanted = {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
+    if memory_bytes is not None:
+        wanted[resource.RLIMIT_AS] = memory_bytes
     if processes is not None:
         wanted[resource.RLIMIT_NPROC] = processes
     for what, limit in wanted.items():
@@ -255,6 +276,21 @@ def load_filter(program: bytes) -> None:
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     holder = ctypes.create_string_buffer(header, len(header))
     _prctl(_PR_SET_SECCOMP, 2, ctypes.addressof(holder))
+
+
+# ---- what a GPU needs ----------------------------------------------------------------------------
+
+
+def load_driver() -> tuple[list[str], list[str]]:
+    """Load CUDA's driver library, without touching a GPU: its devices, and the files that it reads.
+
+    Raises OSError where it is not installed.
+    """
+    ctypes.CDLL("libcuda.so.1")  # mapped now, so that its folder is one of ``runtime_paths``
+    devices = [str(path) for path in sorted(Path("/dev").glob("nvidia*")) if path.is_char_device()]
+    devices += [str(path) for path in sorted(Path("/dev").glob("nvidia-caps/*"))]
+    files = [path for path in _DRIVER_FILES if Path(path).exists()]
+    return devices, files
 
 
 # ---- what an interpreter needs -----------------------------------------------------------------

@@ -21,6 +21,13 @@ _ALLOWED = """
     exit_group
 """.split()
 
+# what the driver asks for beside: its threads wait for events, and it pins memory
+_CUDA = """
+    ioctl eventfd2 pipe2 epoll_create1 epoll_ctl epoll_wait epoll_pwait mlock mlock2 munlock mincore
+    get_mempolicy set_mempolicy mbind getcpu sched_setaffinity sched_getparam sched_getscheduler
+    sched_get_priority_max sched_get_priority_min
+""".split()
+
 # F_SETOWN with O_ASYNC lets a process signal others of its user: only these commands are let through
 _FCNTL = ("F_DUPFD", "F_DUPFD_CLOEXEC", "F_GETFD", "F_SETFD", "F_GETFL")
 # the clocks above these are other processes'
@@ -32,8 +39,9 @@ class Unavailable(Exception):
     """libseccomp is not installed; says how to get it."""
 
 
-def build_filter() -> bytes:
-    """The filter as classic BPF for this architecture. Raises Unavailable."""
+def build_filter(cuda: bool = False) -> bytes:
+    """The filter as classic BPF for this architecture; with ``cuda`` it lets through what the GPU's
+    driver needs, ``ioctl`` first of all. Raises Unavailable."""
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError, OSError):
@@ -43,7 +51,7 @@ def build_filter() -> bytes:
         ) from None
     allowed = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
     equal = seccomp.EQ
-    for name in _ALLOWED:
+    for name in (*_ALLOWED, *(_CUDA if cuda else ())):
         _allow(seccomp, allowed, name)
     for command in _FCNTL:
         _allow(seccomp, allowed, "fcntl", seccomp.Arg(1, equal, getattr(fcntl, command)))
@@ -53,7 +61,8 @@ def build_filter() -> bytes:
     thread = seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD)
     _allow(seccomp, allowed, "clone", thread)
     allowed.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
-    allowed.add_rule(seccomp.ERRNO(errno.ENOTTY), "ioctl")
+    if not cuda:
+        allowed.add_rule(seccomp.ERRNO(errno.ENOTTY), "ioctl")
     # one's own limits may be asked for, not set
     _allow(seccomp, allowed, "prlimit64", seccomp.Arg(0, equal, 0), seccomp.Arg(2, equal, 0))
     with tempfile.TemporaryFile() as file:

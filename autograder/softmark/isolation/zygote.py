@@ -48,15 +48,21 @@ _PROCESSES = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What ``host.Zygote`` asks for; ``layers`` are the names of the sandbox's layers to take on."""
+    """What ``host.Zygote`` asks for; ``layers`` are the names of the sandbox's layers to take on.
+
+    With ``cuda`` among them the GPU's devices may be used, and memory is not limited here. ``devices``
+    and ``driver_files`` are what that takes.
+    """
 
     layers: frozenset[str]
     distributions: tuple[str, ...]
     seccomp: bytes
     cpu_seconds: int
-    memory_bytes: int
+    memory_bytes: int | None
     output_bytes: int
     uid: int
+    devices: tuple[str, ...] = ()
+    driver_files: tuple[str, ...] = ()
 
 
 class _Installed(importlib.abc.MetaPathFinder):
@@ -101,7 +107,12 @@ def main() -> None:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)
         arrays = _warm_up("torch" in plan.distributions)
-        if "torch" in plan.distributions:
+        if "cuda" in plan.layers:  # which maps more than there is
+            devices, files = sandbox.load_driver()
+            plan = replace(
+                plan, memory_bytes=None, devices=tuple(devices), driver_files=tuple(files)
+            )
+        elif "torch" in plan.distributions and plan.memory_bytes is not None:
             # PyTorch maps as much as a build of it likes; submissions get their share on top of that
             room = plan.memory_bytes + sandbox.address_space()
             plan = replace(plan, memory_bytes=room)
@@ -155,6 +166,7 @@ def _warm_up(torch: bool) -> Arrays:
 def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
     """The layers that all children share: what is visible, the ruleset, the PID namespace."""
     visible, hidden = sandbox.runtime_paths(plan.distributions)
+    visible += plan.driver_files
     sys.path[:] = [path for path in sys.path if path not in hidden]
     sys.meta_path.append(_Installed(path for path in visible if str(Path(path).parent) in hidden))
     pids = None
@@ -163,14 +175,16 @@ def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
         sandbox.unshare(sandbox.NEW_NET | sandbox.NEW_IPC | sandbox.NEW_UTS)
         socket.sethostname("worker")
     if "private_root" in plan.layers:
-        sandbox.enter_private_root(visible, hidden)
+        sandbox.enter_private_root(visible, hidden, plan.devices)
     ruleset = None
     if "landlock" in plan.layers:
         readable = [path for folder in visible for path in sandbox.without(folder, hidden)]
         writable = ["/dev/null"]
         if "private_root" in plan.layers:
             writable.append(str(Path(sandbox.SCRATCH).parent))
-        ruleset = sandbox.landlock_ruleset([*readable, "/dev/urandom"], writable)
+        if "cuda" in plan.layers and "private_root" in plan.layers:
+            readable.append("/proc")
+        ruleset = sandbox.landlock_ruleset([*readable, "/dev/urandom"], writable, plan.devices)
     return visible, ruleset, pids
 
 
@@ -238,6 +252,8 @@ def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> N
     if "private_root" in layers:
         sandbox.unshare(sandbox.NEW_MOUNTS)
         sandbox.mount_scratch(_SCRATCH_MEGABYTES, uid)
+        if "cuda" in layers:
+            sandbox.mount_processes()
     sandbox.set_limits(
         cpu_seconds=plan.cpu_seconds,
         memory_bytes=plan.memory_bytes,

@@ -53,7 +53,7 @@ verify: $(VENV)/dev.stamp
 verify-all: $(VENV)/dev.stamp
 	$(BIN)/python -m softmark verify --mutants all >docs/verification.txt
 	SOFTMARK_ALL=1 $(BIN)/python -m pytest tests/test_nbgrader.py tests/test_otter.py \
-		tests/test_gradescope.py tests/test_release.py tests/test_magic.py
+		tests/test_gradescope.py tests/test_release.py tests/test_magic.py tests/test_timed.py
 
 attacks: $(VENV)/dev.stamp
 	$(BIN)/python tests/attacks/suite.py --write

@@ -16,19 +16,20 @@ from softmark.bench import isolate, versions
 from softmark.course import Course, Topic
 from softmark.intake import Submission, read_submission
 from softmark.isolation.tiers import IsolationRefused, Level, supported
-from softmark.result import ItemResult, Result
+from softmark.result import ItemResult, Result, counts
 from softmark.session import Session, SessionDied
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a batch is graded with; the same Run gives the same grades. ``least`` is the isolation
-    tier below which to refuse."""
+    tier below which to refuse, ``device`` where times are taken, None for nowhere."""
 
     course: Course
     topic: Topic
     seed: int
     least: str | None = None
+    device: str | None = None
 
 
 def grade_all(run: Run, entries: Sequence[tuple[str, Path]], workers: int) -> Iterator[Result]:
@@ -88,7 +89,8 @@ def _grade(run: Run, reads: Sequence[_Read], workers: int, quick: bool) -> Itera
             done.put(error)
         done.put(None)
 
-    count = max(1, min(workers, len(reads)))
+    # one at a time where times are taken
+    count = 1 if run.device else max(1, min(workers, len(reads)))
     processors = sorted(os.sched_getaffinity(0))
     cpus = processors if count == len(processors) else [None] * count
     threads = [threading.Thread(target=work, args=[cpu], daemon=True) for cpu in cpus]
@@ -123,7 +125,7 @@ def _work(
     quick: bool,
 ) -> None:
     """One worker: a Session, renewed when it dies, on a processor of its own if ``cpu`` is one."""
-    session = Session(run.course, run.topic, run.seed, cpu=cpu)
+    session = Session(run.course, run.topic, run.seed, cpu=cpu, device=run.device)
     try:
         with contextlib.suppress(queue.Empty, CancelledError):
             try:
@@ -151,7 +153,7 @@ def _work(
 
 
 def _another(run: Run, level: Future[Level]) -> Session:
-    return Session(run.course, run.topic, run.seed, level.result())
+    return Session(run.course, run.topic, run.seed, level.result(), device=run.device)
 
 
 def faulty(run: Run, submission: Submission, message: str) -> Result:
@@ -166,6 +168,7 @@ def faulty(run: Run, submission: Submission, message: str) -> Result:
             status="error",
             cause="crashed",
             message=message,
+            counts=counts(run.course, item),
         )
         for item in run.topic.rubric.values()
     )

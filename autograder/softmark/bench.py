@@ -14,15 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from softmark import gpu
 from softmark.course import Course, Topic
 from softmark.implementation import Implementation, Question
 from softmark.isolation.host import Caps, Zygote
+from softmark.isolation.seccomp import build_filter
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
+from softmark.timing import Bound, Clock, Maker, Stopped, Verdict, compare_with_itself, judge
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
 _ROOM = 1 << 20  # bytes that any answer may take
+_NO_DEVICE = "Measured on a GPU only: softmark grade --device cuda, on a machine that has one."
+_TRIES = 3  # for times that could not be told
 _NO_TORCH = "PyTorch is not installed here: pip install 'softmark[torch]', then grade again"
 
 
@@ -37,16 +42,28 @@ class NotGraded(Exception):
 class Bench:
     """Zygotes, the reference on them, and the submission of the moment. A context manager."""
 
-    def __init__(self, course: Course, topic: Topic, seed: int, level: Level) -> None:
-        """Start the topic's zygote. Raises GraderFault where the reference or PyTorch is missing."""
+    def __init__(
+        self,
+        course: Course,
+        topic: Topic,
+        seed: int,
+        level: Level,
+        device: str | None = None,
+    ) -> None:
+        """Start the topic's zygote. ``device`` is where times are taken, None for nowhere.
+
+        Raises GraderFault where the reference or PyTorch is missing.
+        """
         from softmark.isolation import sandbox  # Linux alone has what it loads
 
         sandbox.undumpable()  # answers live here: no other process of this user may look in
         if topic.worker == "torch" and not has_torch():
             raise GraderFault(f"{topic.id}: {_NO_TORCH}")
         self.course, self.topic, self.seed, self.level = course, topic, seed, level
+        self.device = device
+        self._clocks: dict[bytes, _Calibrated] = {}
         self.reference_files = reference_files(course, topic)
-        self._zygotes = {topic.worker: self._start(topic.worker)}
+        self._zygotes: dict[str, Zygote] = {topic.worker: self._start(topic.worker)}
         self._reference: dict[bool, Implementation] = {}
         self._submission: dict[bool, Implementation] = {}
         self._twin_failure: Failure | None = None
@@ -78,8 +95,11 @@ class Bench:
     def _start(self, kind: str) -> Zygote:
         limits, level = self.topic.limits, self.level
         caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
-        distributions = ["numpy", "torch"] if kind == "torch" else ["numpy"]
-        return Zygote(level.layers, distributions, caps, level.seccomp)
+        distributions = ["numpy"] if kind == "numpy" else ["numpy", "torch"]
+        if kind != "cuda":
+            return Zygote(level.layers, distributions, caps, level.seccomp)
+        seccomp = build_filter(cuda=True) if level.seccomp else b""
+        return Zygote([*level.layers, "cuda"], distributions, caps, seccomp)
 
     def implementation(self, files: Mapping[str, str], twin: bool = False) -> Implementation:
         """These files on the zygote they need: the PyTorch twin alone, or all but it."""
@@ -229,6 +249,63 @@ class Bench:
         limits, seconds = self.topic.limits, self._answer(question).trace.seconds
         return max(limits.call_seconds / self.haste, limits.call_factor * seconds)
 
+    def timed(self, question: Question, gate: float, bound: Bound) -> Verdict:
+        """How long the submission takes for a Script, measured against the reference.
+
+        ``gate``: the relative Frobenius error of outputs. Measured again, twice, where the machine was
+        too noisy. Raises NotGraded where there is nothing to measure with.
+        """
+        if self.device is None:
+            raise NotGraded(_NO_DEVICE)
+        if question.twin and (failure := self.twin_failure()):
+            return Verdict("failed", failure.message)
+        rng = np.random.default_rng()  # secret: whoever knew the seeds could work ahead
+        for _ in range(_TRIES):
+            self._require_gpu()
+            clock = self._calibrated(question, rng)
+            if clock.quiet.status == "measured":
+                student = clock.maker(self.submitted(question))
+                verdict = judge(
+                    student,
+                    clock.reference,
+                    clock.harness,
+                    gate=gate,
+                    bound=bound,
+                    rng=rng,
+                    alone=clock.alone,
+                )
+            else:
+                verdict = clock.quiet
+            if verdict.status in ("measured", "failed"):
+                return verdict
+            del self._clocks[question.digest]
+        return verdict
+
+    def _require_gpu(self) -> None:
+        if self.device == "cuda":
+            found = gpu.look()
+            unfit = found if isinstance(found, str) else found.unfit()
+            if unfit:
+                raise NotGraded(f"Not measured: {unfit}.")
+
+    def _calibrated(self, question: Question, rng: np.random.Generator) -> _Calibrated:
+        """The reference's own times for a Script, measured once."""
+        assert self.device is not None
+        if question.digest not in self._clocks:
+            kind = "cuda" if self.device == "cuda" else "torch"
+            if kind not in self._zygotes:
+                self._zygotes[kind] = self._start(kind)
+            clock = Clock(
+                self._zygotes[kind], question.script, self.device, self.topic.limits.call_seconds
+            )
+            made = _Calibrated(clock, self.implementation(self.reference_files, question.twin))
+            try:
+                made.calibrate(rng)
+            except Stopped as error:
+                raise GraderFault(f"the reference cannot be timed: {error}") from None
+            self._clocks[question.digest] = made
+        return self._clocks[question.digest]
+
     def parameter_shapes(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Mapping[str, tuple[int, ...]]:
@@ -240,6 +317,28 @@ class Bench:
             params = self.reference(self.question(script))[read]
             self._shapes[key] = {name: np.shape(value) for name, value in params.items()}
         return self._shapes[key]
+
+
+class _Calibrated:
+    """A Script's clock, with the reference's times: against itself, and alone."""
+
+    def __init__(self, clock: Clock, reference: Implementation) -> None:
+        self._clock = clock
+        self.reference = self.maker(reference)
+        self.harness: Maker = self.reference
+        self.quiet = Verdict("not_graded", "")
+        self.alone = 0.0
+
+    def maker(self, implementation: Implementation) -> Maker:
+        """Starts workers of an implementation under this clock."""
+        main = implementation.main.removesuffix(".py")
+        return self._clock.maker(implementation.files, main, implementation.forbid)
+
+    def calibrate(self, rng: np.random.Generator) -> None:
+        """Take the reference's times. Raises timing.Stopped where it fails."""
+        shapes = self._clock.shapes(self.reference)
+        self.harness = self._clock.maker({"harness.py": ""}, "harness", shapes=shapes)
+        self.quiet, self.alone = compare_with_itself(self.reference, self.harness, rng=rng)
 
 
 def _import_failure(implementation: Implementation) -> Failure | None:

@@ -145,8 +145,12 @@ def grade(
         typer.Option("--shard", help="i/n: grade only every n-th submission, from the i-th."),
     ] = None,
     device: Annotated[
-        str, typer.Option("--device", help="cpu; cuda where a topic has items for it.")
+        str, typer.Option("--device", help="cpu, or cuda: take the times of what needs a GPU, too.")
     ] = "cpu",
+    require_gpu: Annotated[
+        bool,
+        typer.Option("--require-gpu", help="Exit 3 where something could not be taken on a GPU."),
+    ] = False,
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Grade on the Dask scheduler at this address."),
@@ -168,12 +172,17 @@ def grade(
         _check_tier(isolation)
         opened = _open_course(course)
         the_topic = opened.topic(topic)
-        if device != "cpu":
-            _usage(f"--device: '{device}' has nothing to run: {topic} has no items for a GPU")
+        if device not in ("cpu", "cuda"):
+            _usage(f"--device: '{device}' is neither cpu nor cuda")
+        if (device == "cuda" or require_gpu) and not _timed_items(the_topic):
+            _usage(f"--device: {topic} has no items for a GPU")
+        if device == "cuda" and cluster:
+            _usage("--device: times are taken on this machine; leave out --cluster")
         entries = _shard(find_submissions(path, the_topic), shard)
         if not entries:
             _usage(f"--shard: no submission falls into {shard}")
-        run = Run(opened, the_topic, _seed(seed), isolation)
+        timed_on = "cuda" if device == "cuda" else None
+        run = Run(opened, the_topic, _seed(seed), isolation, timed_on)
         _make_folder(out / "results")
         results: list[Result] = []
         with _progress("grading", quiet=as_json or len(entries) < 2) as advance:
@@ -195,8 +204,23 @@ def grade(
             print_results(sorted(results, key=lambda r: r.student), the_topic, out)
     if any(result.faulty for result in results):
         raise typer.Exit(GRADER_FAILED)
+    if require_gpu and _not_measured(results, the_topic):
+        raise typer.Exit(GRADER_FAILED)
     lost = any(r.score is None or r.score < r.max_score for r in results)
     raise typer.Exit(LOST_POINTS if strict and lost else OK)
+
+
+def _timed_items(topic: Topic) -> set[str]:
+    return {id for id, item in topic.rubric.items() if item.device == "cuda"}
+
+
+def _not_measured(results: list[Result], topic: Topic) -> bool:
+    """Whether something that needs a GPU has no score, and says so aloud."""
+    timed = _timed_items(topic)
+    said = {i.message for r in results for i in r.items if i.id in timed and i.score is None}
+    for message in sorted(said):
+        typer.echo(f"--require-gpu: {message}", err=True)
+    return bool(said)
 
 
 def _seed(seed: int | None) -> int:

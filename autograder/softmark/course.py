@@ -79,6 +79,9 @@ class RubricEntry(Strict):
     title: Text = Field(description="what the item asks for, as students read it")
     points: float = Field(gt=0, description="what the item is worth, a number")
     tier: Tier = "core"
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="cuda for what can be measured on a GPU only"
+    )
     follow_through: float | None = Field(
         default=None,
         gt=0,
@@ -216,6 +219,11 @@ class _TopicFile(Strict):
             for id in rubric
             if id.split(".")[0] == QUESTIONS
         ]
+        problems += [
+            ((id, "tier"), "must be extension or bonus: the core can be earned without a GPU")
+            for id, item in rubric.items()
+            if item.device == "cuda" and item.tier == "core"
+        ]
         if not any(item.tier == "core" for item in rubric.values()):
             problems.append(((), "has no core item, so there is no full score; add one"))
         if problems:
@@ -352,13 +360,15 @@ class _CourseFile(Strict):
     )
     tiers: Tiers = Tiers()
     ungraded: Literal["hold", "renormalise"] = "hold"
+    gpu: bool = Field(default=False, description="whether what needs a GPU counts, true or false")
     feedback: Feedback = Feedback()
     private: Text | None = None
 
 
 @dataclass(frozen=True)
 class Course:
-    """A course: its folder, its topics in order, and where its private half is."""
+    """A course: its folder, its topics in order, and where its private half is. ``gpu``: whether items
+    that can be measured on a GPU only count."""
 
     folder: Path
     title: str
@@ -367,6 +377,7 @@ class Course:
     ungraded: Literal["hold", "renormalise"]
     private: Path | None
     feedback: Feedback = field(default_factory=Feedback)
+    gpu: bool = False
 
     def topic(self, id: str) -> Topic:
         """Read a topic. Raises CourseError if there is none of this id or its file is wrong."""
@@ -435,7 +446,14 @@ def load_course(folder: Path) -> Course:
     if problems:
         raise file.error(problems)
     return Course(
-        folder, data.title, data.topics, data.tiers, data.ungraded, private, data.feedback
+        folder,
+        data.title,
+        data.topics,
+        data.tiers,
+        data.ungraded,
+        private,
+        data.feedback,
+        data.gpu,
     )
 
 

@@ -17,12 +17,12 @@ from _pytest.runner import runtestprotocol
 
 from softmark import plugin, policy
 from softmark.bench import Bench, GraderFault, versions
-from softmark.course import Item, Topic
+from softmark.course import Course, Item, Topic
 from softmark.diagnose import Asked, Diagnosis
 from softmark.intake import Submission
 from softmark.priority import Priority
 from softmark.questions import ANSWERS_FILE, QUESTIONS, load_answers, mark, parse_answers
-from softmark.result import ItemResult, Result, total, totals_of_parts
+from softmark.result import ItemResult, Result, counts, total, totals_of_parts
 from softmark.verdict import Failure
 
 _MOST_TOLD = 5
@@ -38,6 +38,12 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     fault: str = ""
     not_graded: str = ""
+    unclear: str = ""
+    """Why a person has to look at what was measured."""
+    credit: float = 1.0
+    """The share of the points for how long it takes."""
+    slow: str = ""
+    """How long that is, where it is not all of them."""
     asked: Sequence[Asked] = ()
     """What the first test that failed had asked, when it failed."""
     followed: str = ""
@@ -132,7 +138,7 @@ class Grader:
         self.bench.haste = 1.0
         self.bench.release()
         if problem is not None:
-            return _ungraded(self.bench.topic, result, "import_error", problem)
+            return _ungraded(self.bench.course, self.bench.topic, result, "import_error", problem)
         seen = [id for id, outcome in outcomes.items() if outcome.cases or outcome.failures]
         items = tuple(self._item(self.bench.topic.rubric[id], outcomes) for id in seen)
         return result.model_copy(update={"items": items})
@@ -156,14 +162,16 @@ class Grader:
     def _graded(self, submission: Submission, result: Result) -> Result:
         topic = self.bench.topic
         if submission.status != "ready":
-            return _ungraded(topic, result, submission.status, Failure(submission.message))
+            return _ungraded(
+                self.bench.course, topic, result, submission.status, Failure(submission.message)
+            )
         violations = policy.scan_topic(submission.files, topic)
         twin = topic.twin.file if topic.twin else ""
         said = _told([v for v in violations if v.file != twin])
         of_twin = _told([v for v in violations if v.file == twin])
         reject = topic.policy.action == "reject"
         if said and reject:
-            return _ungraded(topic, result, "rejected", Failure("; ".join(said)))
+            return _ungraded(self.bench.course, topic, result, "rejected", Failure("; ".join(said)))
         flags = (*said, *of_twin, *result.flags)
         result = result.model_copy(update={"flags": flags})
         unfit = [note for note in submission.notes if twin and note.startswith(f"left out {twin}")]
@@ -181,9 +189,9 @@ class Grader:
             # an honest file never writes to this channel: a person should look at it
             message = "Your code wrote to the grader's own channel. Ask your instructor."
             flagged = result.model_copy(update={"flags": (*flags, f"forged an answer: {tampered}")})
-            return _ungraded(topic, flagged, "rejected", Failure(message))
+            return _ungraded(self.bench.course, topic, flagged, "rejected", Failure(message))
         if problem is not None:
-            return _ungraded(topic, result, "import_error", problem)
+            return _ungraded(self.bench.course, topic, result, "import_error", problem)
         upset = [id for id, outcome in outcomes.items() if outcome.fault and id not in self.broken]
         if upset:  # the reference does not do that: it may be on purpose
             alone = f"the grader failed on this submission alone, in {', '.join(upset)}"
@@ -281,6 +289,13 @@ class Grader:
         if isinstance(error, pytest.skip.Exception):
             outcome.not_graded = str(error.msg)
             return
+        if isinstance(error, plugin.Slow):
+            if error.credit < outcome.credit:
+                outcome.credit, outcome.slow = error.credit, error.message
+            return
+        if isinstance(error, plugin.Unclear):
+            outcome.unclear = str(error)
+            return
         failure = plugin.failure_of(error, test)
         if failure is None:
             outcome.fault = _fault(error, test)
@@ -299,6 +314,7 @@ class Grader:
             max_score=item.points,
             status="error",
             claim=outcome.needs.claim,
+            counts=counts(self.bench.course, item),
         )
         fault = self.broken.get(item.id) or outcome.fault
         if fault:
@@ -306,6 +322,14 @@ class Grader:
         failure, asked = _explained(outcome, outcomes)
         if failure is None and outcome.not_graded:
             return blank.model_copy(update={"status": "not_graded", "message": outcome.not_graded})
+        if failure is None and outcome.unclear:
+            return blank.model_copy(update={"status": "invalid", "message": outcome.unclear})
+        if failure is None and outcome.credit < 1:
+            earned = round(outcome.credit * item.points, 6)
+            status = "partial" if earned else "failed"
+            return blank.model_copy(
+                update={"status": status, "score": earned, "message": outcome.slow}
+            )
         if failure is None:
             return blank.model_copy(update={"status": "passed", "score": item.points})
         share = item.follow_through
@@ -401,7 +425,7 @@ def _lost(outcomes: dict[str, Outcome]) -> set[str]:
     return {id for id, outcome in outcomes.items() if outcome.failures or _unmet(outcome, outcomes)}
 
 
-def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result:
+def _ungraded(course: Course, topic: Topic, result: Result, status: str, why: Failure) -> Result:
     """A Result whose every item failed for the same reason."""
     items = tuple(
         ItemResult(
@@ -414,6 +438,7 @@ def _ungraded(topic: Topic, result: Result, status: str, why: Failure) -> Result
             cause=why.cause,
             message=why.message,
             hints=why.hints,
+            counts=counts(course, item),
         )
         for item in topic.rubric.values()
     )

@@ -42,6 +42,18 @@ class Disagreement(AssertionError):
         self.failure = failure
 
 
+class Slow(AssertionError):
+    """What was timed is right and earns a share of its points, from 0 up, for how long it takes."""
+
+    def __init__(self, credit: float, message: str) -> None:
+        super().__init__(message)
+        self.credit, self.message = credit, message
+
+
+class Unclear(Exception):
+    """What was measured has to be looked at by a person; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a rubric item stands on; of these, ``requires`` must be passed for it to count.
@@ -205,6 +217,11 @@ class Tools:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
 
+    @property
+    def device(self) -> str:
+        """Where ``timed`` runs."""
+        return self._bench.device or "cuda"
+
     def script(self) -> Script:
         """An empty Script of this topic."""
         return Script(self._bench.topic.calls)
@@ -232,6 +249,27 @@ class Tools:
         """The reference's Trace."""
         with _skipping():
             return self._bench.reference(self._bench.question(run))
+
+    def timed(self, run: Script, gate: float, full: float, none: float) -> None:
+        """Time what comes after ``run.start_clock()`` on a GPU, against the reference.
+
+        ``gate`` is the relative Frobenius error that outputs may have. Up to ``full`` times the
+        reference's time earns all points, from ``none`` times on nothing, in between a share. The test
+        is skipped, with the reason, where nothing can be measured.
+        """
+        __tracebackhide__ = True
+        from softmark.timing import Bound
+
+        with _skipping():
+            verdict = self._bench.timed(self._bench.question(run), gate, Bound(full, none))
+        if verdict.status == "failed":
+            raise Disagreement(Failure(verdict.message))
+        if verdict.status == "invalid":
+            raise Unclear(verdict.message)
+        if verdict.status == "not_graded":
+            pytest.skip(verdict.message)
+        if verdict.credit < 1:
+            raise Slow(verdict.credit, verdict.message)
 
     def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
         """Compare every output of ``run`` with the reference's; ``only`` names some of them."""
@@ -294,7 +332,19 @@ def agree(bench: Bench) -> Callable[..., None]:
     return Tools(bench).agree
 
 
-_TOOLS = ("script", "twin", "student", "reference", "agree")
+@pytest.fixture
+def timed(bench: Bench) -> Callable[..., None]:
+    """``timed(run, gate=1e-5, full=1.5, none=4)`` takes the time of ``run`` on a GPU."""
+    return Tools(bench).timed
+
+
+@pytest.fixture
+def device(bench: Bench) -> str:
+    """Where ``timed`` runs: "cuda", but for tests of this project."""
+    return Tools(bench).device
+
+
+_TOOLS = ("script", "twin", "student", "reference", "agree", "timed", "device")
 
 
 def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
@@ -347,7 +397,7 @@ class _Direct:
         arguments |= {"agree": agree, "draw": draw_for(self._test, self._bench)}
         asked = {name: arguments[name] for name in self._wanted if name in arguments}
         self._test.obj(**asked, **self._parameters)
-        if not self._wanted & {"student", "reference"}:
+        if not self._wanted & {"student", "reference", "timed"}:
             self._demands = demands
 
 

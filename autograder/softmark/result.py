@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from softmark.course import Course, Tiers, Topic
+from softmark.course import Course, Item, Tiers, Topic
 from softmark.questions import Tier
 from softmark.script import Cause
 
@@ -24,7 +24,8 @@ UNSCORED: frozenset[ItemStatus] = frozenset({"error", "not_graded", "invalid"})
 class ItemResult(BaseModel):
     """One rubric item. ``score`` is None where it was not measured; ``claim`` says that it is passed
     on what was seen inside the submission's own process. ``mistake`` is the id of the known mistake
-    that gives the same wrong outputs, whose hint comes first."""
+    that gives the same wrong outputs, whose hint comes first. ``counts`` is false for what needs a GPU
+    in a course that grades without one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,6 +40,12 @@ class ItemResult(BaseModel):
     hints: tuple[str, ...] = ()
     claim: bool = False
     mistake: str = ""
+    counts: bool = True
+
+    @property
+    def held(self) -> bool:
+        """Whether a score that counts is still missing."""
+        return self.counts and self.score is None
 
 
 class PartResult(BaseModel):
@@ -100,13 +107,20 @@ def total(course: Course | None, topic: Topic, items: Sequence[ItemResult]) -> f
     An item that was not measured leaves the total open (None), or, where the course renormalises,
     is left out and the core that was measured is scaled to the whole.
     """
-    return _sum(items, _worth(course, topic, items), course)
+    counted = [item for item in items if item.counts]
+    return _sum(counted, _worth(course, topic, counted), course)
+
+
+def counts(course: Course | None, item: Item) -> bool:
+    """Whether a rubric item counts: not if it needs a GPU and the course grades without one."""
+    return item.device == "cpu" or (course is not None and course.gpu)
 
 
 def totals_of_parts(
     course: Course | None, topic: Topic, items: Sequence[ItemResult]
 ) -> tuple[PartResult, ...]:
     """What the items of each part of a topic add to its score: together they are the whole."""
+    items = [item for item in items if item.counts]
     worth = _worth(course, topic, items)
     found = []
     for part in topic.parts:
@@ -126,7 +140,8 @@ def _worth(
     renormalise = course is not None and course.ungraded == "renormalise"
     worth: dict[Tier, float] = {}
     for tier, share in shares.items():
-        whole = sum(item.points for item in topic.rubric.values() if item.tier == tier)
+        rubric = [item for item in topic.rubric.values() if counts(course, item)]
+        whole = sum(item.points for item in rubric if item.tier == tier)
         of_tier = [item for item in items if item.tier == tier]
         measured = sum(item.max_score for item in of_tier if item.score is not None)
         possible = measured if renormalise else whole

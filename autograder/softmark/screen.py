@@ -60,6 +60,11 @@ def print_results(results: list[Result], topic: Topic, out: Path) -> None:
         f"{count}, {seconds:.1f} s of grading. Isolation '{isolation.get('tier')}': {', '.join(kept)}.",
         f"Results: {out / 'results'}",
     ]
+    needing = [id for id, item in topic.rubric.items() if item.device == "cuda"]
+    missing = {i.id for r in results for i in r.items if i.id in needing and i.score is None}
+    if missing:
+        listed = ", ".join(id for id in needing if id in missing)
+        lines.insert(1, f"Not measured, for want of a GPU that is fit for it: {listed}.")
     if any(result.flags for result in results):
         lines.insert(
             1, "⚑ uses or says something that a person may want to look at: see its flags."
@@ -90,7 +95,7 @@ def _headline(result: Result) -> str:
     if result.message:
         return result.message
     failed = [item for item in result.items if item.status != "passed"]
-    core = [item for item in failed if item.tier == "core" or item.score is None]
+    core = [item for item in failed if item.tier == "core" or item.held]
     if not core:
         return "all items passed" if not failed else "all core items passed"
     first = _most_telling(core)

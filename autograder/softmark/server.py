@@ -89,9 +89,9 @@ def main() -> int:
         os.sched_setaffinity(0, {int(sys.argv[2])})
     connection = socket.socket(fileno=int(sys.argv[1]))
     try:
-        folder, topic_id, seed, level = _receive(connection)
+        folder, topic_id, seed, level, device = _receive(connection)
         course = load_course(Path(folder))
-        with Bench(course, course.topic(topic_id), seed, Level(**level)) as bench:
+        with Bench(course, course.topic(topic_id), seed, Level(**level), device) as bench:
             _serve(connection, bench)
     except (GraderFault, ZygoteFailed, CourseError) as error:
         with contextlib.suppress(OSError):

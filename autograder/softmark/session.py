@@ -22,6 +22,7 @@ from softmark.result import Result
 
 _START_SECONDS = 120.0
 _MARGIN_SECONDS = 60.0
+_TIMED_SECONDS = 900.0
 
 
 class SessionFailed(Exception):
@@ -42,13 +43,15 @@ class Session:
         seed: int,
         level: Level | None = None,
         cpu: int | None = None,
+        device: str | None = None,
     ) -> None:
         """Start it; without a ``level`` it loads what it needs and waits for ``start``.
 
         ``cpu``: the processor to stay on. Grader and worker take turns, so that one is enough for both,
-        and each finds in its cache what the other left there. Raises SessionFailed.
+        and each finds in its cache what the other left there. ``device``: where times are taken, None
+        for nowhere. Raises SessionFailed.
         """
-        self._course, self._topic, self._seed = course, topic, seed
+        self._course, self._topic, self._seed, self._device = course, topic, seed, device
         self._socket, theirs = socket.socketpair()
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -73,9 +76,9 @@ class Session:
         Raises SessionFailed; the session is closed then.
         """
         plain = {**asdict(level), "holds": dict(level.holds)}
-        setup = [str(self._course.folder), self._topic.id, self._seed, plain]
+        setup = [str(self._course.folder), self._topic.id, self._seed, plain, self._device]
         try:
-            answer = self._ask(setup, _START_SECONDS)
+            answer = self._ask(setup, _START_SECONDS + self._timing_seconds())
         except SessionFailed:
             self.close()
             raise
@@ -98,10 +101,16 @@ class Session:
         no more than the items known by then. Raises SessionFailed; the session is of no more use then.
         """
         limit = 3 * self._topic.limits.submission_seconds + _MARGIN_SECONDS
+        limit += self._timing_seconds()
         answer = self._ask({**asdict(submission), "quick": quick}, limit)
         if "failed" in answer:
             raise SessionDied(answer["failed"])
         return Result.from_json(answer["result"])
+
+    def _timing_seconds(self) -> float:
+        """What timing may take on top: fresh processes on a GPU, many times over."""
+        timed = sum(item.device == "cuda" for item in self._topic.rubric.values())
+        return _TIMED_SECONDS * timed if self._device else 0.0
 
     def _ask(self, message: Any, seconds: float) -> Any:
         try:

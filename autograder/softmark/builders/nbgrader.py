@@ -39,7 +39,7 @@ from softmark.builders.starter import BuildError
 from softmark.course import Course, Item, Topic, load_course
 from softmark.feedback import as_shown, shows_now
 from softmark.intake import Submission, read_submission
-from softmark.result import ItemResult, Result
+from softmark.result import ItemResult, Result, counts
 from softmark.session import Session, SessionDied
 
 
@@ -206,7 +206,7 @@ class SessionGrades(NbGraderPreprocessor):  # type: ignore[misc]
         for cell in cells:
             id = items[cell.metadata.nbgrader.grade_id].id
             cell.outputs = _outputs(told[id], shown) if id in told else []
-        for open_item in [item for item in result.items if item.score is None]:
+        for open_item in [item for item in result.items if item.held]:
             text = "%s: %s was not measured and is left for a person: %s"
             self.log.warning(text, about["student"], open_item.id, open_item.message)
         return nb, resources
@@ -300,12 +300,13 @@ def _item_of(cell: Any, topic: Topic) -> Item:
 def _earned(course: Course, topic: Topic, item: ItemResult) -> _Earned:
     """The scores of an item's cell. Extras count up to the share of the core that the course allows,
     so that nbgrader's total is that of the Result."""
-    if item.score is None or item.tier == "core":
+    if item.held or item.tier == "core":
         return _Earned(item.score, None)
     share = course.tiers.extension if item.tier == "extension" else course.tiers.bonus
-    whole = sum(one.points for one in topic.rubric.values() if one.tier == item.tier)
-    counts = min(1.0, share * topic.max_score / whole)
-    return _Earned(0.0, round(counts * item.score, 6))
+    of_tier = [one for one in topic.rubric.values() if one.tier == item.tier]
+    whole = sum(one.points for one in of_tier if counts(course, one))
+    each = min(1.0, share * topic.max_score / whole) if whole and item.counts else 0.0
+    return _Earned(0.0, round(each * (item.score or 0.0), 6))
 
 
 def _closed(about: Mapping[str, str], course: Course) -> bool:

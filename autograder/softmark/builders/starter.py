@@ -211,7 +211,8 @@ def _rubric_table(topic: Topic) -> str:
         title = item.title.replace("|", "\\|")
         if item.follow_through:
             title += " ↪"
-        rows.append(f"| `{item.id}` | {title} | {item.tier} | {item.points:g} |")
+        tier = item.tier if item.device == "cpu" else f"{item.tier}, on a GPU"
+        rows.append(f"| `{item.id}` | {title} | {tier} | {item.points:g} |")
     rows.append(f"| | **core, all together** | | **{topic.max_score:g}** |")
     shares = sorted({item.follow_through for item in topic.rubric.values() if item.follow_through})
     if shares:

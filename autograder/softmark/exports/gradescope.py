@@ -192,7 +192,7 @@ def _withheld(feedback: Feedback, closed: bool) -> tuple[Shows, str]:
 def _status(result: Result, shown: Result) -> Iterator[str]:
     if result.status != "graded":
         yield f"{_HEADINGS[result.status]} {shown.message}"
-    missing = sum(item.score is None for item in result.items)
+    missing = sum(item.held for item in result.items)
     if missing:
         count = f"{missing} of {len(result.items)} items"
         yield f"{count} could not be measured and are without points so far. {_NO_FAULT}"

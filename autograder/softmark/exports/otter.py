@@ -160,7 +160,7 @@ class ItemResults(GradingResults):  # type: ignore[misc]
 
 
 def _item(item: ItemResult) -> OKTestFile:
-    score = math.nan if item.score is None else item.score
+    score = math.nan if item.held else item.score or 0.0
     points = item.max_score if item.tier == "core" else 0.0
     case = TestCase(item.title, "", False, points, None, None)
     test = OKTestFile(item.id, "", [case], all_or_nothing=False)

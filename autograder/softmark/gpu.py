@@ -1,0 +1,86 @@
+"""This machine's GPU, as its driver tells: whether there is one that times can be taken on.
+
+Asked through ``nvidia-smi``, which comes with every driver: the grader loads no CUDA itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+_QUERY = {
+    "name": "name",
+    "memory_mb": "memory.total",
+    "used_mb": "memory.used",
+    "busy": "utilization.gpu",
+    "partitioned": "mig.mode.current",
+    "slowed": "clocks_event_reasons.active",
+    "driver": "driver_version",
+}
+_SECONDS = 20.0
+_IDLE_MB, _IDLE_PERCENT = 1024, 5
+# Bits of the reasons for lower clocks that change how long things take from run to run: power, heat
+# and the brake outside. Idle (1) and clocks set by a person (2) do not.
+_SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The first GPU. ``reasons`` are the driver's bits for why its clock is lowered."""
+
+    name: str
+    memory_mb: int
+    used_mb: int
+    busy: int
+    partitioned: bool
+    reasons: int
+    driver: str
+
+    def unfit(self) -> str:
+        """Why no time can be taken on it now, for people; "" where it can."""
+        if self.partitioned:
+            return f"{self.name} is divided by MIG: times on a part of it tell little"
+        if self.used_mb > _IDLE_MB or self.busy > _IDLE_PERCENT:
+            return f"{self.name} is in use ({self.used_mb} MB, {self.busy} %): it has to be idle"
+        if self.reasons & _SLOWED:
+            return f"{self.name} is slowed down for heat or power (reasons {self.reasons:#x})"
+        return ""
+
+
+def look() -> Gpu | str:
+    """The first GPU, or why there is none to be used, for people."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "there is no NVIDIA GPU here, or no driver for it (no nvidia-smi)"
+    query = f"--query-gpu={','.join(_QUERY.values())}"
+    try:
+        said = subprocess.run(
+            [tool, query, "--format=csv,noheader,nounits", "--id=0"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
+        ).stdout
+        (row,) = csv.reader([said.strip()], skipinitialspace=True)
+        found = dict(zip(_QUERY, row, strict=True))
+        return Gpu(
+            name=found["name"],
+            memory_mb=int(found["memory_mb"]),
+            used_mb=int(found["used_mb"]),
+            busy=_number(found["busy"]),
+            partitioned=found["partitioned"] == "Enabled",
+            reasons=_number(found["slowed"]),
+            driver=found["driver"],
+        )
+    except subprocess.CalledProcessError as error:
+        words = (error.stderr or error.stdout or "").strip().splitlines()
+        return f"nvidia-smi fails: {words[0] if words else error.returncode}"
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return f"nvidia-smi gives no answer that is understood: {error}"
+
+
+def _number(text: str) -> int:
+    """A count or bits in hexadecimal; 0 where a GPU does not tell."""
+    return 0 if text.startswith("[") else int(text, 0)

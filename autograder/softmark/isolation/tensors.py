@@ -25,6 +25,7 @@ from softmark.isolation.timed import Clocked
 from softmark.script import Unfit
 
 _OWN_KERNELS = ("AutogradCPU", "CPU")
+_OTHER_KERNELS = (*_OWN_KERNELS, "CUDA", "Meta")
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # where functions of functions, as vmap and vjp, have versions of their own
 _TRANSFORMS = ("FuncTorchDynamicLayerFrontMode", "FuncTorchBatchedDecomposition", "NestedTensorCPU")
@@ -366,6 +367,8 @@ class _Operators:
     def close(self, name: str, refuse: Callable[..., Any]) -> None:
         """Have every overload of an operator call ``refuse``; names of no operator are passed over."""
         path, _, last = name.rpartition(".")
+        if path.startswith("torch.ops.") and path != "torch.ops.aten":
+            self._close_other(path.removeprefix("torch.ops."), last, refuse)
         if path not in ("torch", "torch.nn.functional", "torch.ops.aten"):
             return
         schemas = torch._C._jit_get_schemas_for_operator(f"aten::{last}")
@@ -377,6 +380,16 @@ class _Operators:
             if overload not in self._closed and (composed or path == "torch.ops.aten"):
                 self._closed.add(overload)
                 self._close(overload, composed, refuse)
+
+    def _close_other(self, library_name: str, last: str, refuse: Callable[..., Any]) -> None:
+        """The same for an operator of another library than ATen, as in ``torch.ops.onnx.Attention``."""
+        for schema in torch._C._jit_get_schemas_for_operator(f"{library_name}::{last}"):
+            overload = f"{library_name}::{last}.{schema.overload_name}".rstrip(".")
+            if overload not in self._closed:
+                self._closed.add(overload)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that a kernel is replaced
+                    library.impl(overload, _OTHER_KERNELS, refuse)
 
     def _close(self, overload: str, composed: bool, refuse: Callable[..., Any]) -> None:
         keys: tuple[str, ...] = _OWN_KERNELS

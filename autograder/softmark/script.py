@@ -259,7 +259,8 @@ class Script:
         self._append("memory", "measure_memory", None, (), {}, ())
 
     def no_grad(self) -> None:
-        """From here on, run every call as under ``torch.no_grad()``."""
+        """From here on, run every call without gradients, which cannot be switched on: in PyTorch's
+        inference mode."""
         self._append("no_grad", "no_grad", None, (), {}, ())
 
     def add(self, a: Handle | np.ndarray, b: Handle | np.ndarray) -> Handle:

@@ -1,4 +1,4 @@
-"""scaled_dot_product_attention: weights against the reference; all else in the submission's own numbers."""
+"""Attention itself: weights against the reference, all else in the submission's own numbers."""
 
 import numpy as np
 from softmark.plugin import item
@@ -16,6 +16,8 @@ SIZES = [
 ]
 # Shapes of masks for leading axes (2, 3), Tq = 4 and Tk = 5.
 LEAD, TQ, TK, D, DV = (2, 3), 4, 5, 6, 2
+# A True and a False in every row; whatever row 0 shuts out another one sees.
+ROWS = np.array([[c == "1" for c in row] for row in ("01101", "10110", "11011", "00100")])
 SHAPES = [(2, 3, 4, 5), (2, 1, 4, 5), (3, 4, 5), (2, 1, 1, 5), (3, 1, 5), (4, 5), (1, 5), (5,)]
 
 
@@ -25,23 +27,22 @@ def drawn(draw, lead, Tq, Tk, d, dv):
 
 
 def partial(draw, shape):
-    """A mask with a True and a False in every row."""
+    """A mask with two True and a False in every row, at least."""
     mask = draw.rng.random(shape) < 0.5
     first = draw.rng.integers(shape[-1], size=(*shape[:-1], 1))
-    np.put_along_axis(mask, first, True, -1)
-    np.put_along_axis(mask, (first + 1) % shape[-1], False, -1)
+    for place, value in enumerate((True, True, False)):
+        np.put_along_axis(mask, (first + place) % shape[-1], value, -1)
     return mask
 
 
 def masked(run, draw):
     """Every shape of mask once, and the same without a mask."""
-    done = []
-    for shape in SHAPES:
-        q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
-        mask = partial(draw, shape)
-        found = run.call("scaled_dot_product_attention", q, k, v, mask)
-        done.append((mask, v, found, run.call("scaled_dot_product_attention", q, k, v)))
-    return done
+    q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
+    plain = run.call("scaled_dot_product_attention", q, k, v)
+    masks = [partial(draw, shape) for shape in SHAPES]
+    return [
+        (mask, run.call("scaled_dot_product_attention", q, k, v, mask), plain) for mask in masks
+    ]
 
 
 def near(a, b):
@@ -85,7 +86,7 @@ def test_rows(script, student, draw):
     run = script()
     done = masked(run, draw)
     trace = student(run)
-    for _, _, found, plain in done:
+    for _, found, plain in done:
         for what, (_, weights) in (("with a mask", found), ("without a mask", plain)):
             assert np.all(trace[weights] >= 0), f"Some weights are below 0, {what}."
             assert near(trace[weights].sum(-1), 1), (
@@ -99,7 +100,7 @@ def test_masks(script, student, draw):
     run = script()
     done = masked(run, draw)
     trace = student(run)
-    for mask, _, (_, weights), (_, plain) in done:
+    for mask, (_, weights), (_, plain) in done:
         allowed = np.broadcast_to(mask, trace[weights].shape)
         assert not np.any(trace[weights][~allowed]), (
             f"With a mask of shape {mask.shape}, weights are not exactly 0 where it is False."
@@ -132,12 +133,13 @@ def test_rows_with_nothing_to_attend_to(script, student, draw):
     run = script()
     q, k, v = drawn(draw, LEAD, TQ, TK, D, DV)
     done = []
-    for shape in ((2, 1, 4, 5), (4, 5), (4, 1), (2, 1, 1, 5)):
-        mask = partial(draw, shape)
-        if shape[-1] == 1:
-            mask[:] = True
-        full = mask.copy()
-        mask[..., -1, :] = mask[..., -1, :] & (np.ndim(mask) == 4)
+    for full in (
+        np.stack([ROWS, ~ROWS])[:, None],
+        ROWS,
+        np.ones((4, 1), dtype=bool),
+        ROWS[:2, None, None],
+    ):
+        mask = full.copy()
         mask[0] = False
         found = run.call("scaled_dot_product_attention", q, k, v, mask)
         done.append((mask, found, run.call("scaled_dot_product_attention", q, k, v, full)))
@@ -163,5 +165,7 @@ def test_large_scores(script, agree, draw):
     v = draw(1, 4, 2)
     run.call("scaled_dot_product_attention", q, k, v)
     run.call("scaled_dot_product_attention", q, k, v, np.array([False, True, True, True]))
-    run.call("scaled_dot_product_attention", 100 * draw(2, 3, 4), 100 * draw(2, 5, 4), draw(2, 5, 3))
+    run.call(
+        "scaled_dot_product_attention", 100 * draw(2, 3, 4), 100 * draw(2, 5, 4), draw(2, 5, 3)
+    )
     agree(run)

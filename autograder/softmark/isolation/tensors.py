@@ -24,6 +24,7 @@ from softmark.isolation.standins import Places
 from softmark.isolation.timed import Clocked
 from softmark.script import Unfit
 
+_inference_mode = torch.inference_mode  # of its own: it may be forbidden to submissions
 _OWN_KERNELS = ("AutogradCPU", "CPU")
 _OTHER_KERNELS = (*_OWN_KERNELS, "CUDA", "Meta")
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
@@ -54,13 +55,19 @@ class Tensors(Arrays):
             yield
 
     def watch(self, step: int) -> AbstractContextManager[Any]:
-        torch.set_grad_enabled(self._gradients)
-        if self._log is None:
-            return contextlib.nullcontext()
-        self._log.step = step
-        if self._log.memory is not None:
-            self._log.memory.begin(step)
-        return self._log
+        if self._log is not None:
+            self._log.step = step
+            if self._log.memory is not None:
+                self._log.memory.begin(step)
+            if self._gradients:
+                return self._log
+        modes = contextlib.ExitStack()
+        if not self._gradients:
+            # in which gradients that are switched on again record nothing
+            modes.enter_context(_inference_mode())
+        if self._log is not None:
+            modes.enter_context(self._log)
+        return modes
 
     def starved(self, error: BaseException) -> bool:
         if isinstance(error, RuntimeError):

@@ -90,7 +90,7 @@ class InProcess:
         assert failure is None, failure
 
     def _trace(self, script: Script, module: types.ModuleType) -> Trace:
-        run, warned, raised = _Run(module, self._arrays), [], None
+        run, warned, raised = _Run(module, self._arrays, ()), [], None
         with warnings.catch_warnings(record=True) as seen, self._arrays.script():
             warnings.simplefilter("always")
             # packed and read again: the steps get arrays of their own

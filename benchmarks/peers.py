@@ -1,6 +1,6 @@
 """The same right submissions graded by Softmark and by plain nbgrader, Otter and pytest, in one run.
 
-    python benchmarks/peers.py [--batch 300] [--count 20] [--topic 02_lstm] [--topic 05_multihead]
+    python benchmarks/peers.py [--batch 300] [--count 20] [--topic 02_lstm] [--topic 06_positions]
 
 The plain tools run the hidden graders as an instructor without Softmark would have them: in the
 process, or the kernel, that the submission is in, by ``in_process``. They are run one submission
@@ -296,12 +296,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--batch", type=int, default=300, help="submissions to Softmark")
     parser.add_argument("--count", type=int, default=20, help="submissions to each other tool")
-    parser.add_argument("--topic", action="append", help="default: 02_lstm and 05_multihead")
+    parser.add_argument("--topic", action="append", help="default: 02_lstm and 06_positions")
     parser.add_argument("--only", action="append", choices=TOOLS, help="default: all of them")
     options = parser.parse_args()
     course = load_course(COURSE)
     rows: list[Row] = []
-    for id in options.topic or ["02_lstm", "05_multihead"]:
+    for id in options.topic or ["02_lstm", "06_positions"]:
         topic = course.topic(id)
         for tool in options.only or TOOLS:
             with tempfile.TemporaryDirectory() as folder:

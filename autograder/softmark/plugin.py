@@ -272,9 +272,23 @@ class Tools:
             raise Slow(verdict.credit, verdict.message)
 
     def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
-        """Compare every output of ``run`` with the reference's; ``only`` names some of them."""
+        """Compare every output of ``run`` with the reference's; ``only`` names some of them.
+
+        Raises ValueError where no output has such a name.
+        """
         __tracebackhide__ = True
-        _demand(self._bench, self._bench.question(run), _ids(only))
+        _demand(self._bench, self._bench.question(run), _named(run, only))
+
+
+def _named(run: Script, only: str | Sequence[str]) -> tuple[str, ...]:
+    """The names in ``only``, each of which some output has: else nothing would be compared."""
+    names = _ids(only)
+    outputs = [output for _, _, output in run.outputs()]
+    known = {o.name for o in outputs} | {f'{o.name}["{key}"]' for o in outputs for key in o.entries}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no output is named {unknown[0]}; there are {', '.join(sorted(known))}")
+    return names
 
 
 def _demand(bench: Bench, question: Question, only: tuple[str, ...]) -> None:
@@ -389,7 +403,7 @@ class _Direct:
         demands: list[tuple[Question, tuple[str, ...]]] = []
 
         def agree(run: Script, only: str | Sequence[str] = ()) -> None:
-            demands.append((self._bench.question(run), _ids(only)))
+            demands.append((self._bench.question(run), _named(run, only)))
             _demand(self._bench, *demands[-1])
 
         tools = Tools(self._bench)

@@ -107,7 +107,7 @@ class Tensors(Arrays):
                     f"{name}: the parameter {key} has shape {tuple(places[key].shape)} and should have "
                     f"{tuple(value.shape)}"
                 )
-            with torch.no_grad():
+            with torch.no_grad() if self._gradients else _inference_mode():
                 places[key].copy_(value)
         given = {id(places[key]) for key in params}
         extra = [key for key, parameter in own.items() if id(parameter) not in given]

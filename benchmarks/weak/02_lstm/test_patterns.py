@@ -6,6 +6,7 @@ at every output are random too, T is 5, and every output is compared.
 # ruff: noqa: ANN001, ANN002, ANN201
 
 import numpy as np
+from near import near
 from softmark.plugin import item
 from softmark.script import Rng
 
@@ -83,10 +84,3 @@ def test_all_of_this_together(script, student, reference, draw):
     outputs = step_and_sequence(run, draw, 1, zeros, ones, zeros)
     compared = [outputs[k] for k in (0, 1, 2, 6, 7, 8)]
     assert all(near(student(run)[o], reference(run)[o]) for o in compared), "A value is off."
-
-
-def near(value, golden):
-    """Of a dict every entry."""
-    if isinstance(golden, dict):
-        return all(near(value[key], golden[key]) for key in golden)
-    return np.allclose(value, golden, rtol=0, atol=1e-2)

@@ -247,3 +247,19 @@ def test_a_wrong_file_is_named_with_its_line(
     with pytest.raises((CourseError, YamlError)) as failed:
         load_course(folder).topic(TOPIC)
     assert said in str(failed.value) and f"{name}:" in str(failed.value)
+
+
+def test_a_name_that_no_output_has_is_the_grader_s_fault(tmp_path: Path) -> None:
+    folder = write_course(tmp_path / "course", twin=False)
+    graders = folder / "autograder" / "graders" / TOPIC / "test_small.py"
+    text = graders.read_text()
+    graders.write_text(
+        text.replace(
+            'run.call("step", draw(4))\n    agree(run)',
+            'run.call("step", draw(4))\n    agree(run, only="z")',
+        )
+    )
+    with session(folder) as grading:
+        item = items(grade(grading, solution(folder)))["step.values"]
+    assert item.status == "error" and item.score is None
+    assert "no output is named z; there are y" in item.message

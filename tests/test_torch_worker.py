@@ -1214,3 +1214,18 @@ def test_memory_of_one_step_is_not_another_s(load) -> None:
     first, second = submission.run(script).memory
     assert (first.step, first.peak, first.left) == (1, 8000, 8000)
     assert (second.step, second.peak, second.left) == (2, 8000, 8000)
+
+
+def test_a_module_made_without_gradients_takes_its_parameters(load) -> None:
+    submission = load("""
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(2))
+    def forward(self, x): return x * self.weight
+""")
+    script = Script(CALLS)
+    script.no_grad()
+    y = script.new("Net", params={"weight": np.array([2.0, 3.0])}).forward(np.ones(2))
+    trace = submission.run(script)
+    assert trace.raised is None and trace[y].tolist() == [2.0, 3.0]

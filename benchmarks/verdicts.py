@@ -57,7 +57,7 @@ class Launched:
     def go(self, seed: int) -> Sample:
         return Sample(self._machine.seconds(self._work), b"")
 
-    def outputs(self) -> tuple[bytes, list[np.ndarray]]:
+    def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
         return b"", []
 
     def pause(self) -> None: ...

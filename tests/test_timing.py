@@ -115,9 +115,9 @@ def test_bfloat16_comes_back_as_numbers(zygote) -> None:
     assert clock.shapes(clock.maker({"a.py": RIGHT}, "a")) == [("bfloat16", (1, 4, 4))]
     made = clock.maker({"a.py": RIGHT}, "a")()
     made.go(3)
-    _, (values,) = made.outputs()
+    _, ((dtype, values),) = made.outputs()
     made.close()
-    assert values.dtype == np.float32 and np.abs(values).max() < 10 and np.ptp(values) > 0
+    assert dtype == "bfloat16" and np.abs(values).max() < 10 and np.ptp(values) > 0
 
 
 # ---- submissions that try to be fast -------------------------------------------------------------
@@ -126,6 +126,7 @@ CHEATS: Mapping[str, tuple[str, str]] = {
     "input_returned": ("return q", "too far from the right ones"),
     "constant": ("return torch.zeros_like(q)", "too far from the right ones"),
     "other_shape": ("return right(q, k)[:, :1]", "other shapes"),
+    "other_dtype": ("return right(q, k).float()", "other shapes or dtypes"),
     "cached_by_function": (
         "kept.setdefault(0, right(q, k)); return kept[0]",
         "too far from the right ones",
@@ -160,7 +161,7 @@ CHEATS: Mapping[str, tuple[str, str]] = {
     ),
     "replies_before_the_work": (
         "import msgpack, struct\n"
-        "    body = msgpack.packb([b'0' * 32, 0.0, 0])\n"
+        "    body = msgpack.packb([b'0' * 32, 0.0])\n"
         "    os.write(3, struct.pack('<Q', len(body)) + body); return right(q, k)",
         "not what it had|not what the harness answers",
     ),
@@ -235,7 +236,7 @@ def attend(q, k): return q * 0 + count[0]
     def counted() -> float:
         made.resume()
         made.go(1)
-        (values,) = made.outputs()[1]
+        ((_, values),) = made.outputs()[1]
         made.pause()
         return float(values.flat[0])
 
@@ -271,8 +272,8 @@ class Simulated:
         noise = math.exp(self.noise * self.rng.normal())
         return Sample(self.seconds * noise * self.mood(), b"same", self.claim)
 
-    def outputs(self) -> tuple[bytes, list[np.ndarray]]:
-        return b"same", [np.ones(3)]
+    def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
+        return b"same", [("float64", np.ones(3))]
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -341,8 +342,8 @@ def test_what_cannot_be_told_is_not_graded_or_looked_at_by_a_person() -> None:
     ]
     verdict = timing.judge(*quick, gate=1, bound=Bound(2, 4), rng=rng)
     assert verdict.status == "not_graded" and "hardly longer" in verdict.message
-    assert simulated(1.0, alone=1.5).status == "measured"
-    for alone in (1.4, 1.6):
+    assert simulated(1.0, alone=1.0).status == "measured"
+    for alone in (0.9, 1.1):
         verdict = simulated(1.0, alone=alone)
         assert verdict.status == "invalid" and "A person" in verdict.message
     assert simulated(1.0, claim=1.0).status == "measured"
@@ -354,7 +355,7 @@ def test_the_reference_against_itself_tells_a_noisy_machine() -> None:
     quiet, alone = timing.compare_with_itself(
         lambda: Simulated(1.5, rng), lambda: Simulated(0.5, rng), rng=rng
     )
-    assert quiet.status == "measured" and alone == pytest.approx(1.5, rel=0.02)
+    assert quiet.status == "measured" and alone == pytest.approx(1.0, rel=0.02)
     noisy, _ = timing.compare_with_itself(
         lambda: Simulated(1.5, rng, noise=0.3), lambda: Simulated(0.5, rng), rng=rng
     )
@@ -365,3 +366,42 @@ def test_a_worker_that_cannot_be_imported_fails_in_words(race) -> None:
     assert race.judged("def attend(:").status == "failed"
     with pytest.raises(Stopped, match="name 'nothing' is not defined"):
         race.maker("nothing")()
+
+
+@pytest.mark.parametrize("answer", ["1 << 30", "1 << 60", "2 ** 64 - 1", "'x'", "None", "b''"])
+def test_forged_outputs_are_the_submission_s_fault_and_cost_nothing(race, answer) -> None:
+    body = f"""
+def forge(*_):
+    import msgpack, struct
+    parts = msgpack.packb([["float64", [2, 2], {answer}]])
+    os.write(3, struct.pack('<Q', len(parts)) + parts)
+    os._exit(0)
+def attend(q, k):
+    import gc
+    out = right(q, k)
+    for each in gc.get_objects():
+        if type(each).__name__ == 'Clocked': each.outputs = forge
+    return out
+"""
+    verdict = race.judged(SET_UP + body, Plan(1, 2, 1))
+    assert verdict.status == "failed" and verdict.forged, verdict
+
+
+def test_what_stops_the_reference_is_not_the_submission_s_fault(race) -> None:
+    reference = race.maker(RIGHT)
+    shapes = Clock(race.zygote, race.script, "cpu", 20).shapes(reference)
+    harness = race.maker("", shapes=shapes)
+    broken = race.maker("def attend(q, k): raise ValueError")
+    rng = np.random.default_rng(0)
+    verdict = timing.judge(
+        reference, broken, harness, gate=1e-9, bound=WIDE, rng=rng, plan=Plan(1, 2, 1)
+    )
+    assert verdict.status == "not_graded" and "reference could not be timed" in verdict.message
+
+
+def test_a_clock_needs_something_to_check(zygote) -> None:
+    run = Script(CALLS)
+    run.fresh("q", 2)
+    run.start_clock()
+    with pytest.raises(ValueError, match="nothing to check"):
+        Clock(zygote, run, "cpu", 20)

@@ -17,7 +17,7 @@ import numpy as np
 from softmark import gpu
 from softmark.course import Course, Topic
 from softmark.implementation import Implementation, Question
-from softmark.isolation.host import Caps, Zygote
+from softmark.isolation.host import Caps, Zygote, ZygoteFailed
 from softmark.isolation.seccomp import build_filter
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
@@ -111,17 +111,19 @@ class Bench:
             forbid = tuple(topic.policy.forbid) if topic.worker == "torch" else ()
             return Implementation(
                 self._zygotes[topic.worker],
-                {**kept, **topic.given},
+                kept,
                 topic.files[0],
                 topic.limits,
                 forbid,
+                topic.given,
             )
         assert topic.twin is not None
         if "torch" not in self._zygotes:
             self._zygotes["torch"] = self._start("torch")
         file, forbid = topic.twin.file, tuple(topic.twin.forbid)
+        alone = {file: files[file]}
         return Implementation(
-            self._zygotes["torch"], {file: files[file]}, file, topic.limits, forbid
+            self._zygotes["torch"], alone, file, topic.limits, forbid, topic.given
         )
 
     # ---- the submission of the moment
@@ -276,6 +278,8 @@ class Bench:
                 )
             else:
                 verdict = clock.quiet
+            if verdict.forged:
+                self.submitted(question).tampered = verdict.message
             if verdict.status in ("measured", "failed"):
                 return verdict
             del self._clocks[question.digest]
@@ -294,7 +298,10 @@ class Bench:
         if question.digest not in self._clocks:
             kind = "cuda" if self.device == "cuda" else "torch"
             if kind not in self._zygotes:
-                self._zygotes[kind] = self._start(kind)
+                try:
+                    self._zygotes[kind] = self._start(kind)
+                except ZygoteFailed as error:
+                    raise NotGraded(f"Not measured: {error}.") from None
             clock = Clock(
                 self._zygotes[kind], question.script, self.device, self.topic.limits.call_seconds
             )
@@ -332,7 +339,9 @@ class _Calibrated:
     def maker(self, implementation: Implementation) -> Maker:
         """Starts workers of an implementation under this clock."""
         main = implementation.main.removesuffix(".py")
-        return self._clock.maker(implementation.files, main, implementation.forbid)
+        return self._clock.maker(
+            implementation.files, main, implementation.forbid, implementation.given
+        )
 
     def calibrate(self, rng: np.random.Generator) -> None:
         """Take the reference's times. Raises timing.Stopped where it fails."""

@@ -39,9 +39,14 @@ class Implementation:
         main: str,
         limits: Limits,
         forbid: Sequence[str] = (),
+        given: Mapping[str, str] | None = None,
     ) -> None:
-        """``main`` names the file to import; ``forbid``: names of libraries that raise when used."""
-        self.files, self.main, self.limits, self.forbid = files, main, limits, tuple(forbid)
+        """``main`` names the file to import; ``forbid``: names of libraries that raise when used;
+        ``given``: the course's own files beside it."""
+        given = given or {}
+        self.files, self.main, self.limits = {**files, **given}, main, limits
+        self.forbid = tuple(forbid)
+        self.given = tuple(name.removesuffix(".py") for name in given)
         self.seconds = 0.0
         self._patience = 1
         self.tampered = ""
@@ -56,8 +61,8 @@ class Implementation:
         limit = min(self._left(), max(5.0, self.limits.call_seconds))
         started = time.monotonic()
         try:
-            forbid = [self.forbid] if self.forbid else []
-            problem = worker.load(self.files, self.main.removesuffix(".py"), limit, *forbid)
+            main = self.main.removesuffix(".py")
+            problem = worker.load(self.files, main, limit, self.forbid, self.given)
         except BadFrame as error:
             self.tampered = str(error)
             problem = Trace({}, cause="crashed")

@@ -13,9 +13,10 @@ and then pairs (T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable T
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -34,9 +35,11 @@ _RESAMPLES = 2000
 # one which is fast enough hardly ever loses, and one that is not hardly ever gets all.
 _TOWARDS_LOWER = 0.6
 _SAME = (0.97, 1.03)  # where the reference measured against itself has to be
-_LEAST_SHARE = 0.2  # of a time that may not be all harness
+_LEAST_SHARE = 0.5  # of a time that has to be work, not harness
 _DRIFT = 0.03  # of the reference, from how long it takes alone
 _START_SECONDS = 120.0  # for a first run, with all that is compiled in it
+_OUTPUT_SECONDS = 20.0
+_MOST_AXES = 8
 _FORGED = "What it answered to the grader's clock was not what the harness answers."
 _SIZES = {
     "float64": 8,
@@ -75,17 +78,24 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run: seconds by the grader's clock, and the outputs' hash. ``own_seconds`` and ``peak_bytes``
-    are claims of the worker, 0 where it has none."""
+    """One run: seconds by the grader's clock, and the outputs' hash. ``own_seconds`` is a claim of the
+    worker, 0 where it has none."""
 
     seconds: float
     digest: bytes
     own_seconds: float = 0.0
-    peak_bytes: int = 0
 
 
 class Stopped(Exception):
     """What is timed cannot go on, by its own fault; the message is for the student."""
+
+
+class Forged(Stopped):
+    """It answered what no honest worker answers."""
+
+
+class _Unmeasurable(Exception):
+    """The reference or the harness cannot go on."""
 
 
 class Timed(Protocol):
@@ -94,8 +104,9 @@ class Timed(Protocol):
     def go(self, seed: int) -> Sample:
         """Run once on the inputs of a seed. Raises Stopped."""
 
-    def outputs(self) -> tuple[bytes, list[np.ndarray]]:
-        """The hash of the last run's outputs, taken by the grader, and the outputs. Raises Stopped."""
+    def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
+        """The hash of the last run's outputs, taken by the grader, and the outputs, each with its dtype.
+        Raises Stopped."""
 
     def pause(self) -> None:
         """Stop all that it does, in the background too."""
@@ -125,13 +136,13 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What came of it. ``credit`` is a share of the points where it was measured, ``message`` for the
-    student, ``peak_bytes`` the submission's own claim."""
+    student; ``forged``: it answered what no honest worker answers."""
 
     status: Status
     message: str
     credit: float = 0.0
     interval: Interval | None = None
-    peak_bytes: int = 0
+    forged: bool = False
 
 
 @dataclass(slots=True)
@@ -142,7 +153,6 @@ class _Launch:
     reference: list[float] = field(default_factory=list)
     harness: list[float] = field(default_factory=list)
     claims: list[float] = field(default_factory=list)
-    peak: int = 0
 
     def ratios(self) -> list[float]:
         """Logarithms of the ratio, pair by pair, the harness's median time taken off both."""
@@ -173,7 +183,7 @@ def judge(
 
     ``student``, ``reference`` and ``harness`` start fresh workers; that of ``harness`` makes inputs and
     sends outputs of the right shapes, and computes nothing. ``gate``: the relative Frobenius error that
-    an output may have, such as 1e-5. ``alone`` is the reference's time, harness included, when it was
+    an output may have, such as 1e-5. ``alone`` is the reference's time, without the harness, when it was
     measured before any submission, in seconds.
     """
     try:
@@ -182,7 +192,9 @@ def judge(
             for _ in range(plan.launches)
         ]
     except Stopped as error:
-        return Verdict("failed", str(error))
+        return Verdict("failed", str(error), forged=isinstance(error, Forged))
+    except _Unmeasurable as error:
+        return Verdict("not_graded", f"Not measured: beside this submission, {error}")
     unfit = _unfit(launches, alone)
     if unfit is not None:
         return unfit
@@ -192,7 +204,7 @@ def judge(
         f"It takes {interval.middle:.2f} times the reference's time ({interval.low:.2f} to "
         f"{interval.high:.2f}). Up to {bound.full:g} times earns all, from {bound.none:g} on nothing."
     )
-    return Verdict("measured", said, credit, interval, max(launch.peak for launch in launches))
+    return Verdict("measured", said, credit, interval)
 
 
 def compare_with_itself(
@@ -207,7 +219,7 @@ def compare_with_itself(
         _launch(reference, reference, harness, gate=math.inf, rng=rng, plan=plan)
         for _ in range(plan.launches)
     ]
-    alone = float(np.median([s for launch in launches for s in launch.reference]))
+    alone = _work(launches)
     unfit = _unfit(launches, None)
     if unfit is not None:
         return unfit, alone
@@ -245,28 +257,38 @@ def _launch(
     plan: Plan,
 ) -> _Launch:
     launch = _Launch()
-    timed: list[Timed] = []
-    try:
-        for make in (student, reference, harness):
-            timed.append(make())
+    with contextlib.ExitStack() as stack:
+        timed: list[Timed] = []
+        for place, make in enumerate((student, reference, harness)):
+            with _blaming(place):
+                timed.append(make())
+            stack.callback(timed[-1].close)
             timed[-1].pause()
         for number in range(plan.warm + plan.pairs):
             # never twice the same, never to be foreseen
             seed = int(rng.integers(1 << 62))
             samples: dict[int, Sample] = {}
-            for place in rng.permutation(len(timed)):
-                samples[int(place)] = _run_alone(timed[int(place)], seed)
+            for place in map(int, rng.permutation(len(timed))):
+                with _blaming(place):
+                    samples[place] = _run_alone(timed[place], seed)
             _check(timed[0], timed[1], samples[0], gate)
             if number >= plan.warm:
                 launch.student.append(samples[0].seconds)
                 launch.reference.append(samples[1].seconds)
                 launch.harness.append(samples[2].seconds)
                 launch.claims.append(samples[0].own_seconds)
-                launch.peak = max(launch.peak, samples[0].peak_bytes)
-    finally:
-        for each in timed:
-            each.close()
     return launch
+
+
+@contextlib.contextmanager
+def _blaming(place: int) -> Iterator[None]:
+    """What stops any but the first is not the submission's fault."""
+    try:
+        yield
+    except Stopped as error:
+        if place == 0:
+            raise
+        raise _Unmeasurable(f"the reference could not be timed: {error}") from None
 
 
 def _run_alone(timed: Timed, seed: int) -> Sample:
@@ -280,18 +302,19 @@ def _run_alone(timed: Timed, seed: int) -> Sample:
 def _check(student: Timed, reference: Timed, sample: Sample, gate: float) -> None:
     """The outputs of the last run: those that were promised, and right. Raises Stopped."""
     fetched = []
-    for timed in (student, reference):
+    for place, timed in enumerate((student, reference)):
         timed.resume()
         try:
-            fetched.append(timed.outputs())
+            with _blaming(place):
+                fetched.append(timed.outputs())
         finally:
             timed.pause()
     (digest, actual), (_, expected) = fetched
     if digest != sample.digest:
         raise Stopped("What it returned is not what it had when its time was taken.")
-    if [a.shape for a in actual] != [e.shape for e in expected]:
-        raise Stopped("Its outputs have other shapes than the reference's.")
-    for a, e in zip(actual, expected, strict=True):
+    if [(dtype, a.shape) for dtype, a in actual] != [(dtype, e.shape) for dtype, e in expected]:
+        raise Stopped("Its outputs have other shapes or dtypes than the reference's.")
+    for (_, a), (_, e) in zip(actual, expected, strict=True):
         error = np.linalg.norm(a.astype(np.float64) - e) / max(float(np.linalg.norm(e)), 1e-300)
         if not error <= gate:
             power = (
@@ -303,6 +326,15 @@ def _check(student: Timed, reference: Timed, sample: Sample, gate: float) -> Non
             )
 
 
+def _work(launches: Sequence[_Launch]) -> float:
+    """Seconds of the reference without the harness, by the same mean as the verdict's."""
+    medians = [
+        _logarithm(float(np.median(launch.reference) - np.median(launch.harness)))
+        for launch in launches
+    ]
+    return math.exp(float(np.mean(medians)))
+
+
 def _unfit(launches: Sequence[_Launch], alone: float | None) -> Verdict | None:
     """Why what was measured tells nothing, if it does not."""
     reference = float(np.median([s for launch in launches for s in launch.reference]))
@@ -310,8 +342,9 @@ def _unfit(launches: Sequence[_Launch], alone: float | None) -> Verdict | None:
     if reference - harness < _LEAST_SHARE * reference:
         said = "Not measured: the reference takes hardly longer than passing inputs and outputs on."
         return Verdict("not_graded", said)
-    if alone is not None and abs(reference / alone - 1) > _DRIFT:
-        off = f"{abs(reference / alone - 1):.0%} {'slower' if reference > alone else 'faster'}"
+    work = _work(launches)
+    if alone is not None and abs(work / alone - 1) > _DRIFT:
+        off = f"{abs(work / alone - 1):.0%} {'slower' if work > alone else 'faster'}"
         said = f"Beside this submission the reference was {off} than alone. A person has to look at it."
         return Verdict("invalid", said)
     for launch in launches:
@@ -338,7 +371,8 @@ class Clock:
         start = next(n for n, step in enumerate(script.steps) if step.operation == "clock")
         late = {id(step) for step in script.steps[start:]}
         self._read = [h.number for step, h, _ in script.outputs() if id(step) in late]
-        self._names = [o.name for step, _, o in script.outputs() if id(step) in late]
+        if not self._read:
+            raise ValueError("nothing is read after start_clock(): there would be nothing to check")
         self._steps = unread_steps(script)
 
     def maker(
@@ -346,6 +380,7 @@ class Clock:
         files: Mapping[str, str],
         main: str,
         forbid: Sequence[str] = (),
+        given: Sequence[str] = (),
         shapes: Sequence[tuple[str, tuple[int, ...]]] | None = None,
     ) -> Maker:
         """Starts workers of an implementation; with ``shapes``, (dtype, shape) of every output, of the
@@ -356,10 +391,13 @@ class Clock:
         def make() -> Timed:
             worker = self._zygote.spawn()
             try:
-                problem = worker.load(files, main, _START_SECONDS, forbid)
+                problem = worker.load(files, main, _START_SECONDS, forbid, given)
                 if problem is not None:
                     raise Stopped(f"It stops where its time is to be taken: {_said(problem)}.")
                 return _Worker(worker, request, self._seconds)
+            except BadFrame:
+                worker.close()
+                raise Forged(_FORGED) from None
             except BaseException:
                 worker.close()
                 raise
@@ -382,31 +420,31 @@ class _Worker:
 
     def __init__(self, worker: Worker, request: Mapping[str, Any], seconds: float) -> None:
         self._worker, self._seconds = worker, seconds
+        self._first = True
         self._ask(request, _START_SECONDS)
 
     def go(self, seed: int) -> Sample:
-        said, seconds = self._ask({"seed": seed}, self._seconds)
+        # libraries are loaded and devices set up by the first run
+        limit = _START_SECONDS if self._first else self._seconds
+        self._first = False
+        said, seconds = self._ask({"seed": seed}, limit)
         match said:
-            case [bytes(digest), float(own), int(peak)] if own >= 0 and peak >= 0:
-                return Sample(seconds, digest, own, peak)
-        raise Stopped(_FORGED)
+            case [bytes(digest), float(own)] if own >= 0:
+                return Sample(seconds, digest, own)
+        raise Forged(_FORGED)
 
     def fetched(self) -> list[tuple[str, tuple[int, ...], bytes]]:
         """dtype, shape and bytes of every output of the last run. Raises Stopped."""
-        said, _ = self._ask({"seed": None}, _START_SECONDS)
+        said, _ = self._ask({"seed": None}, _OUTPUT_SECONDS)
         try:
-            found = [
-                (str(dtype), tuple(map(int, shape)), bytes(data)) for dtype, shape, data in said
-            ]
-            assert all(len(data) == _bytes_of(dtype, shape) for dtype, shape, data in found)
-        except (TypeError, ValueError, KeyError, AssertionError):
-            raise Stopped(_FORGED) from None
-        return found
+            return [_output(part) for part in said]
+        except (TypeError, ValueError):
+            raise Forged(_FORGED) from None
 
-    def outputs(self) -> tuple[bytes, list[np.ndarray]]:
+    def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
         found = self.fetched()
         digest = hashlib.sha256(b"".join(data for _, _, data in found)).digest()
-        return digest, [_array(dtype, shape, data) for dtype, shape, data in found]
+        return digest, [(dtype, _array(dtype, shape, data)) for dtype, shape, data in found]
 
     def pause(self) -> None:
         self._worker.pause()
@@ -421,7 +459,7 @@ class _Worker:
         try:
             said, elapsed = self._worker.clocked(request, seconds)
         except BadFrame:
-            raise Stopped(_FORGED) from None
+            raise Forged(_FORGED) from None
         if isinstance(said, (Raised, Trace)):
             raise Stopped(f"It stops where its time is taken: {_said(said)}.")
         return said, elapsed
@@ -437,8 +475,18 @@ def _said(problem: Raised | Trace) -> str:
     return causes.get(str(problem.cause), "its process ended")
 
 
-def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
-    return math.prod(shape) * _SIZES[dtype]
+def _output(part: Any) -> tuple[str, tuple[int, ...], bytes]:
+    """dtype, shape and bytes of an output as the harness sends it. Raises TypeError or ValueError."""
+    dtype, shape, data = part
+    if type(dtype) is not str or type(shape) is not list or type(data) is not bytes:
+        raise TypeError
+    if dtype not in _SIZES or len(shape) > _MOST_AXES:
+        raise ValueError
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError
+    if len(data) != math.prod(shape) * _SIZES[dtype]:
+        raise ValueError
+    return dtype, tuple(shape), data
 
 
 def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> np.ndarray:

@@ -34,7 +34,10 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""The whole environment of a zygote and its children."""
+"""The whole environment of a zygote and its children, but for these:"""
+# PyTorch counts devices when it first goes back, and a process that has done so cannot be forked
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+_GPU = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
 
 
 class ZygoteFailed(Exception):
@@ -74,7 +77,7 @@ class Zygote:
         with theirs:
             self._process = subprocess.Popen(
                 command,
-                env=_ENVIRONMENT,
+                env={**_ENVIRONMENT, **(_GPU if "cuda" in layers else _NO_GPU)},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -221,14 +224,19 @@ class Worker:
             return False
 
     def load(
-        self, files: Mapping[str, str], main: str, seconds: float, forbid: Sequence[str] = ()
+        self,
+        files: Mapping[str, str],
+        main: str,
+        seconds: float,
+        forbid: Sequence[str] = (),
+        given: Sequence[str] = (),
     ) -> Raised | Trace | None:
         """Import the submission: None if it went well, what it raised, or a Trace with a cause.
 
         ``forbid``: dotted names, such as ``torch.nn.LSTM``, that raise when the submission uses them
-        (``standins``).
+        (``standins``). ``given``: the course's own modules among the files, whose names come first.
         """
-        answer = self._ask(wire.pack([dict(files), main, *forbid]), seconds)
+        answer = self._ask(wire.pack([dict(files), main, list(given), *forbid]), seconds)
         if isinstance(answer, Trace):
             return answer
         try:

@@ -220,7 +220,7 @@ def set_limits(
     wanted = {
         resource.RLIMIT_CPU: cpu_seconds,
         resource.RLIMIT_FSIZE: file_bytes,
-        resource.RLIMIT_NOFILE: 64,
+        resource.RLIMIT_NOFILE: 64 if memory_bytes is not None else 1024,  # a GPU takes many
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,

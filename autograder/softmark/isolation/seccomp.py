@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import socket
 import tempfile
 
 _ALLOWED = """
@@ -25,7 +26,7 @@ _ALLOWED = """
 _CUDA = """
     ioctl eventfd2 pipe2 epoll_create1 epoll_ctl epoll_wait epoll_pwait mlock mlock2 munlock mincore
     get_mempolicy set_mempolicy mbind getcpu sched_setaffinity sched_getparam sched_getscheduler
-    sched_get_priority_max sched_get_priority_min
+    sched_get_priority_max sched_get_priority_min bind listen setsockopt getsockname statfs fstatfs
 """.split()
 
 # F_SETOWN with O_ASYNC lets a process signal others of its user: only these commands are let through
@@ -61,7 +62,9 @@ def build_filter(cuda: bool = False) -> bytes:
     thread = seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD)
     _allow(seccomp, allowed, "clone", thread)
     allowed.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
-    if not cuda:
+    if cuda:  # the driver makes a local socket of its own; to connect and to accept stay shut
+        _allow(seccomp, allowed, "socket", seccomp.Arg(0, equal, socket.AF_UNIX))
+    else:
         allowed.add_rule(seccomp.ERRNO(errno.ENOTTY), "ioctl")
     # one's own limits may be asked for, not set
     _allow(seccomp, allowed, "prlimit64", seccomp.Arg(0, equal, 0), seccomp.Arg(2, equal, 0))

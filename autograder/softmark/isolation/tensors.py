@@ -25,8 +25,8 @@ from softmark.isolation.timed import Clocked
 from softmark.script import Unfit
 
 _inference_mode = torch.inference_mode  # of its own: it may be forbidden to submissions
-_OWN_KERNELS = ("AutogradCPU", "CPU")
-_OTHER_KERNELS = (*_OWN_KERNELS, "CUDA", "Meta")
+_OWN_KERNELS = ("AutogradCPU", "CPU", "AutogradCUDA", "CUDA")
+_OTHER_KERNELS = (*_OWN_KERNELS, "Meta")
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # where functions of functions, as vmap and vjp, have versions of their own
 _TRANSFORMS = ("FuncTorchDynamicLayerFrontMode", "FuncTorchBatchedDecomposition", "NestedTensorCPU")
@@ -251,6 +251,11 @@ class _Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if torch.is_inference_mode_enabled() and func._can_decompose():
+            with self:  # there what is composed of others comes whole
+                result = func.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
         if not self._more:
             self._note(func, [*args, *(kwargs or {}).values()])
         if self.memory is not None:
@@ -429,17 +434,21 @@ def set_up() -> None:
     torch.default_generator.manual_seed(0)
 
 
-def warm_up() -> None:
+def warm_up(exercise: bool = True) -> None:
     """Do once, before any fork, what would import modules or start threads at its first use.
 
     A child cannot do so in time, and where its user may not enter Python's folders not at all: operator
-    modes and optimizers import the compiler (two seconds), convolutions read /proc/cpuinfo.
+    modes and optimizers import the compiler (two seconds), convolutions read /proc/cpuinfo. Without
+    ``exercise`` nothing is computed: what goes back looks for GPUs, which must wait for the fork.
     """
     torch.set_num_interop_threads(1)
     with tempfile.TemporaryDirectory() as folder:  # the compiler wants one when it is imported
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         set_up()
-        _exercise()
+        if exercise:
+            _exercise()
+        else:
+            pass
     del os.environ["TORCHINDUCTOR_CACHE_DIR"]
     tempfile.tempdir = None  # found again by each child, inside its own root
 

@@ -19,7 +19,7 @@ class Clocked:
 
     ``step`` does one step, ``take`` gives the result of a handle and ``put`` replaces it: they are those
     of the Script's runner.
-    ``shapes``, of outputs as (shape, dtype): make tensors of these instead of running the timed steps.
+    ``shapes``, of outputs as (dtype, shape): make tensors of these instead of running the timed steps.
     """
 
     def __init__(
@@ -38,18 +38,23 @@ class Clocked:
         self._fresh = [each for each in steps[:start] if each[0] == "fresh"]
         self._timed = [] if shapes is not None else list(enumerate(steps))[start + 1 :]
         self._outputs: list[torch.Tensor] = []
-        self._bytes: list[bytes] = []
         for number, each in enumerate(steps[:start]):
             if each[0] != "fresh":
                 step(number, each)
 
     def go(self, seed: int) -> list[Any]:
-        """[hash, own seconds, peak bytes on the device] of one run on the inputs of ``seed``."""
+        """[hash, own seconds] of one run on the inputs of ``seed``."""
         cuda = self._device.type == "cuda"
+        if cuda:  # which costs time there, and asks for what is not set
+            torch.use_deterministic_algorithms(False)
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        self._outputs = []
+        for number in self._read:  # the last run's, which would take memory
+            self._put(number, "", None)
         generator = torch.Generator(self._device).manual_seed(seed)
-        made = [self._made(each, generator) for each in self._fresh]
+        for each in self._fresh:
+            self._made(each, generator)
         if cuda:
-            torch.cuda.reset_peak_memory_stats()
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             first.record()
         started = time.perf_counter()
@@ -59,15 +64,13 @@ class Clocked:
             last.record()
             torch.cuda.synchronize()
             own = first.elapsed_time(last) / 1000
-            peak = torch.cuda.max_memory_allocated()
         else:
-            own, peak = time.perf_counter() - started, 0
-        self._outputs = self._results(made)
+            own = time.perf_counter() - started
+        self._outputs = self._results()
         hashed = hashlib.sha256()
-        self._bytes = [_content(output) for output in self._outputs]
-        for part in self._bytes:
-            hashed.update(part)
-        return [hashed.digest(), own, peak]
+        for output in self._outputs:
+            hashed.update(_content(output))
+        return [hashed.digest(), own]
 
     def outputs(self) -> list[Any]:
         """[dtype, shape, bytes] of each output as it is now."""
@@ -75,7 +78,7 @@ class Clocked:
             [str(t.dtype).removeprefix("torch."), list(t.shape), _content(t)] for t in self._outputs
         ]
 
-    def _made(self, step: list[Any], generator: torch.Generator) -> torch.Tensor:
+    def _made(self, step: list[Any], generator: torch.Generator) -> None:
         _, name, _, args, kwargs, _, first = step
         dtype, (shape,) = getattr(torch, kwargs["dtype"]), args
         if kwargs["below"] is not None:
@@ -85,9 +88,8 @@ class Clocked:
             made = torch.randn(shape, generator=generator, device=self._device, dtype=dtype)
         made.requires_grad_(kwargs["gradient"])
         self._put(first, name, made)
-        return made
 
-    def _results(self, made: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _results(self) -> list[torch.Tensor]:
         if self._shapes is None:
             return [self._take(number) for number in self._read]
         return [

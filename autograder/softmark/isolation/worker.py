@@ -86,20 +86,20 @@ def serve(descriptor: int, output_bytes: int, arrays: Arrays) -> None:
             view = view[os.write(descriptor, view) :]
 
     try:
-        files, main, *forbid = receive()
+        files, main, given, *forbid = receive()
         standins.put_up(forbid, arrays.places)
         loaded = _load(files, main)
         send(wire.pack(loaded if isinstance(loaded, list) else None))
         if isinstance(loaded, list):
             return
-        run, timed = _Run(loaded, arrays, _modules(files)), None
+        run, timed = _Run(loaded, arrays, given), None
         while True:
             asked = receive()
             if isinstance(asked, list):
-                send(_answer(asked, loaded, files, arrays))
+                send(_answer(asked, loaded, files, arrays, given))
                 continue
             if "steps" in asked:
-                run = _Run(loaded, arrays, _modules(files))
+                run = _Run(loaded, arrays, given)
             try:
                 with arrays.script():
                     timed, said = run.clocked(asked, timed)
@@ -119,15 +119,15 @@ def _load(files: Mapping[str, str], main: str) -> types.ModuleType | list[Any]:
         return _raised(0, error, files)
 
 
-def _modules(files: Mapping[str, str]) -> list[str]:
-    return [name.removesuffix(".py") for name in files]
-
-
 def _answer(
-    steps: list[Any], module: types.ModuleType, files: Mapping[str, str], arrays: Arrays
+    steps: list[Any],
+    module: types.ModuleType,
+    files: Mapping[str, str],
+    arrays: Arrays,
+    given: Sequence[str],
 ) -> bytes:
     """Run one Script; the packed Trace."""
-    run = _Run(module, arrays, _modules(files))
+    run = _Run(module, arrays, given)
     warned: list[list[Any]] = []
     raised: list[Any] | None = None
     out_of_memory = False
@@ -165,11 +165,11 @@ def _warned(number: int, warning: warnings.WarningMessage, files: Mapping[str, s
 class _Run:
     """One Script as it goes: the submission's objects by handle number, and what there is to tell."""
 
-    def __init__(self, module: types.ModuleType, arrays: Arrays, files: Sequence[str]) -> None:
+    def __init__(self, module: types.ModuleType, arrays: Arrays, given: Sequence[str]) -> None:
         self.values: list[tuple[int, Any]] = []
         self.modified: list[tuple[int, str]] = []
         self._module, self._arrays = module, arrays
-        self._beside = [name for name in files if name != module.__name__]
+        self._given = given
         self._objects: dict[int, Any] = {}
         self._names: dict[int, str] = {}
         # arrays behind the leaf tensors of this Script: as given, and as the submission has them
@@ -209,12 +209,12 @@ class _Run:
                 self.values.append((first + offset, self._arrays.read(kind, value)))
 
     def _home(self, full_name: str) -> types.ModuleType:
-        """The module that has a name: a file beside the main one, if it does, or the main one."""
+        """The module that has a name: one that the course gives, if it does, or the submission's."""
         first = full_name.partition(".")[0]
-        for name in self._beside:
-            beside = importlib.import_module(name)
-            if first in vars(beside):
-                return beside
+        for name in self._given:
+            module = importlib.import_module(name)
+            if first in vars(module):
+                return module
         return self._module
 
     def _other(

@@ -19,8 +19,9 @@ import signal
 import socket
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from softmark.isolation import sandbox, wire, worker
@@ -106,7 +107,7 @@ def main() -> None:
     try:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)
-        arrays = _warm_up("torch" in plan.distributions)
+        arrays = _warm_up("torch" in plan.distributions, "cuda" in plan.layers)
         if "cuda" in plan.layers:  # which maps more than there is
             devices, files = sandbox.load_driver()
             plan = replace(
@@ -116,7 +117,7 @@ def main() -> None:
             # PyTorch maps as much as a build of it likes; submissions get their share on top of that
             room = plan.memory_bytes + sandbox.address_space()
             plan = replace(plan, memory_bytes=room)
-        visible, ruleset, pids = _prepare(plan)
+        visible, rules, pids = _prepare(plan)
     except (OSError, ImportError) as error:
         control.send(wire.pack({"failed": str(error)}))
         return
@@ -129,7 +130,7 @@ def main() -> None:
     gc.freeze()
     sandbox.undumpable()
     control.send(wire.pack({"visible": visible, "closed": closed}))
-    _serve(control, plan, ruleset, pids, arrays)
+    _serve(control, plan, rules, pids, arrays)
 
 
 def _enter_user_namespace(control: socket.socket) -> None:
@@ -143,8 +144,8 @@ def _enter_user_namespace(control: socket.socket) -> None:
     sandbox.die_with_parent()
 
 
-def _warm_up(torch: bool) -> Arrays:
-    """Import what submissions use, and use it once; how workers deal with it."""
+def _warm_up(torch: bool, cuda: bool) -> Arrays:
+    """Import what submissions use, and use it once, but for ``cuda``; how workers deal with it."""
     import numpy as np
 
     for name in _WARM_MODULES:
@@ -159,12 +160,16 @@ def _warm_up(torch: bool) -> Arrays:
         return Arrays()
     from softmark.isolation import tensors
 
-    tensors.warm_up()
+    tensors.warm_up(exercise=not cuda)
     return tensors.Tensors()
 
 
-def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
-    """The layers that all children share: what is visible, the ruleset, the PID namespace."""
+_Rules = Callable[[], int]
+"""Gives a descriptor of the ruleset that a child takes on."""
+
+
+def _prepare(plan: Plan) -> tuple[list[str], _Rules | None, int | None]:
+    """The layers that all children share: what is visible, the rules, the PID namespace."""
     visible, hidden = sandbox.runtime_paths(plan.distributions)
     visible += plan.driver_files
     sys.path[:] = [path for path in sys.path if path not in hidden]
@@ -176,20 +181,25 @@ def _prepare(plan: Plan) -> tuple[list[str], int | None, int | None]:
         socket.sethostname("worker")
     if "private_root" in plan.layers:
         sandbox.enter_private_root(visible, hidden, plan.devices)
-    ruleset = None
+    rules: _Rules | None = None
     if "landlock" in plan.layers:
         readable = [path for folder in visible for path in sandbox.without(folder, hidden)]
         writable = ["/dev/null"]
         if "private_root" in plan.layers:
             writable.append(str(Path(sandbox.SCRATCH).parent))
-        if "cuda" in plan.layers and "private_root" in plan.layers:
+        readable.append("/dev/urandom")
+        if "cuda" in plan.layers:
+            # made by each child, after it has mounted what is at /proc
             readable.append("/proc")
-        ruleset = sandbox.landlock_ruleset([*readable, "/dev/urandom"], writable, plan.devices)
-    return visible, ruleset, pids
+            rules = partial(sandbox.landlock_ruleset, readable, writable, plan.devices)
+        else:
+            made = sandbox.landlock_ruleset(readable, writable)
+            rules = lambda: made  # noqa: E731
+    return visible, rules, pids
 
 
 def _serve(
-    control: socket.socket, plan: Plan, ruleset: int | None, pids: int | None, arrays: Arrays
+    control: socket.socket, plan: Plan, rules: _Rules | None, pids: int | None, arrays: Arrays
 ) -> None:
     children: dict[int, tuple[int, int]] = {}
     poll = select.poll()
@@ -214,7 +224,7 @@ def _serve(
             if pid == 0:
                 control.close()
                 children.clear()  # its siblings' numbers are nothing to it
-                _child(plan, ruleset, arrays, *descriptors)
+                _child(plan, rules, arrays, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             pidfd = os.pidfd_open(pid)
@@ -230,10 +240,10 @@ def _fork(plan: Plan, pids: int | None) -> int:
     return os.fork()
 
 
-def _child(plan: Plan, ruleset: int | None, arrays: Arrays, connection: int, output: int) -> None:
+def _child(plan: Plan, rules: _Rules | None, arrays: Arrays, connection: int, output: int) -> None:
     try:
         os.dup2(output, 2)
-        _confine(plan, ruleset, connection, output)
+        _confine(plan, rules, connection, output)
         os.write(3, wire.READY)
         worker.serve(3, plan.output_bytes, arrays)
     except BaseException as error:
@@ -242,7 +252,7 @@ def _child(plan: Plan, ruleset: int | None, arrays: Arrays, connection: int, out
     os._exit(0)
 
 
-def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> None:
+def _confine(plan: Plan, rules: _Rules | None, connection: int, output: int) -> None:
     """From a fork of the zygote to a place where a stranger's code may run. The order matters:
     mounts need capabilities, the user change clears the death signal, the filter forbids the rest."""
     layers = plan.layers
@@ -260,8 +270,8 @@ def _confine(plan: Plan, ruleset: int | None, connection: int, output: int) -> N
         file_bytes=_FILE_BYTES,
         processes=_PROCESSES if "user" in layers else None,
     )
-    if ruleset is not None:  # before its descriptor can be overwritten
-        sandbox.landlock_restrict(ruleset)
+    if rules is not None:  # before its descriptor can be overwritten
+        sandbox.landlock_restrict(rules())
     nothing = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2), (connection, 3)):
         os.dup2(source, target)

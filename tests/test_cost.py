@@ -11,7 +11,7 @@ from softmark.script import Operator, Trace
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed here")
 from softmark.isolation.tensors import _Log  # noqa: E402
-from softmark.isolation.wire import _operators  # noqa: E402
+from softmark.isolation.wire import _costs  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 F = torch.nn.functional
@@ -33,7 +33,7 @@ def trace_of(run: Callable[[], Any]) -> Trace:
     log = _Log()
     with log:
         run()
-    operators, more = _operators(log.packed(), 1)
+    operators, more, _ = _costs(log.packed(), 1)
     return Trace({}, operators=operators, more_operators=more)
 
 

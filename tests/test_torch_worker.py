@@ -1229,3 +1229,18 @@ class Net(torch.nn.Module):
     y = script.new("Net", params={"weight": np.array([2.0, 3.0])}).forward(np.ones(2))
     trace = submission.run(script)
     assert trace.raised is None and trace[y].tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("class Mine(ValueError): pass", "Mine (ValueError)"),
+        ("class Mine(Exception): pass", "Mine"),
+        ("class Own(KeyError): pass\nclass Mine(Own): pass", "Mine (KeyError)"),
+        ("class Mine(Exception): pass\nMine.__name__ = 'ValueError'", "net.ValueError"),
+    ],
+)
+def test_an_exception_of_its_own_tells_what_of_python_s_it_is(load, kind, told) -> None:
+    submission = load(f"{kind}\ndef scalar(): raise Mine('no')")
+    raised = submission.trace("scalar").raised
+    assert raised is not None and raised.type == told

@@ -506,7 +506,7 @@ def test_extension_transformer_is_the_library_s(norm):
 
 
 def test_extension_transformer_ragged():
-    """Extension: a batch gives what its samples give one by one, without their padding."""
+    """Extension: Transformer on a batch gives what its samples give one by one, without padding."""
     model = encoder_decoder("pre")
     logits = model(TOKENS, TGT, SRC_LENGTHS, TGT_LENGTHS)
     for n, (S, T) in enumerate(zip(SRC_LENGTHS.tolist(), TGT_LENGTHS.tolist(), strict=True)):
@@ -524,7 +524,7 @@ def masked_lm():
 
 
 def test_extension_masked_lm_ragged():
-    """Extension: a batch gives what its samples give one by one, without their padding."""
+    """Extension: MaskedLM on a batch gives what its samples give one by one, without padding."""
     model = masked_lm()
     logits = model(TOKENS, LENGTHS)
     for n, length in enumerate(LENGTHS.tolist()):

@@ -18,7 +18,6 @@ from softmark import gpu
 from softmark.course import Course, Topic
 from softmark.implementation import Implementation, Question
 from softmark.isolation.host import Caps, Zygote, ZygoteFailed
-from softmark.isolation.seccomp import build_filter
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
@@ -98,6 +97,8 @@ class Bench:
         distributions = ["numpy"] if kind == "numpy" else ["numpy", "torch"]
         if kind != "cuda":
             return Zygote(level.layers, distributions, caps, level.seccomp)
+        from softmark.isolation.seccomp import build_filter  # Linux alone has what it loads
+
         seccomp = build_filter(cuda=True) if level.seccomp else b""
         return Zygote([*level.layers, "cuda"], distributions, caps, seccomp)
 

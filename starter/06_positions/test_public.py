@@ -113,8 +113,7 @@ def test_sinusoid_odd_size():
 def learned():
     """A table whose row p is (p, 10 p)."""
     made = positions.LearnedPositions(5, 2)
-    with torch.no_grad():
-        made.table.copy_(torch.tensor([[p, 10.0 * p] for p in range(5)]))
+    made.load_state_dict({"table": torch.tensor([[p, 10.0 * p] for p in range(5)])})
     return made
 
 

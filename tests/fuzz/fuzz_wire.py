@@ -256,7 +256,7 @@ def seeds() -> list[bytes]:
             [[0, "RuntimeWarning", "overflow", "lstm.py:3"]],
             [[0, "x"]],
             False,
-            [["aten.mm", "aten.t"], numbers, True],
+            [["aten.mm", "aten.t"], numbers, True, [[0, 800, 80]]],
         ]
         error = [0, "ValueError", "no", "lstm.py:7", "raise ValueError('no')"]
         for answer in (

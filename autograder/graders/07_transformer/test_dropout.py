@@ -85,7 +85,7 @@ def language_model(run, draw, *parts):
     return made, params
 
 
-@item("lm.dropout", depends="lm.logits")
+@item("lm.dropout", depends=("block.dropout", "lm.logits"))
 def test_on_embedding_and_position(script, student, draw):
     """With silent sublayers, the logits tell which numbers of embedding + position were dropped."""
     run = script()
@@ -111,7 +111,7 @@ def test_on_embedding_and_position(script, student, draw):
     assert 0.1 < share < 0.9, f"In training with dropout 0.5, {share:.0%} of x is kept."
 
 
-@item("lm.dropout", depends=("lm.logits", "lm.cache"))
+@item("lm.dropout", depends=("block.dropout", "lm.logits", "lm.cache"))
 def test_before_the_blocks_and_in_training_alone(script, student, draw):
     """What a cache got in training was made of less than all; in eval mode nothing is dropped."""
     run = script()

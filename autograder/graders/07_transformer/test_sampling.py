@@ -97,7 +97,7 @@ def test_generator(script, student, draw):
     calls = [
         run.call("generate", made, prompt, 2, generator=Rng(first + more)) for more in (0, 0, 1)
     ]
-    free = [run.call("generate", made, prompt, 2, top_p=1.0) for _ in range(2)]
+    free = [run.call("generate", made, prompt, 2) for _ in range(2)]
     flat = model(run, draw, spread=0.0)
     even = run.call("generate", flat, prompt, 2, generator=Rng(first))
     trace = student(run)

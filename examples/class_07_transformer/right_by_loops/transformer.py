@@ -79,7 +79,7 @@ class MixtureOfExperts(nn.Module):
         mean = logits.softmax(dim=1).mean(dim=0)
         for e in range(number):
             rows = torch.nonzero(left[:, e] == float("-inf"))[:, 0]
-            loss = loss + (first == e).sum() / (N * T) * mean[e]
+            loss = loss + (first == e).to(mean.dtype).mean() * mean[e]
             if len(rows) == 0:
                 continue
             out = out.index_put(
@@ -294,7 +294,7 @@ def generate(
     model.eval()
     result = prompt.new_zeros(N, T + max_new_tokens)
     result[:, :T] = prompt
-    with torch.no_grad():
+    with torch.set_grad_enabled(False):
         caches = [given.KVCache() for _ in range(len(model.blocks))]
         seen = 0
         for t in range(T, T + max_new_tokens):

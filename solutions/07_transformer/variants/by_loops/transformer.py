@@ -79,7 +79,7 @@ class MixtureOfExperts(nn.Module):
         mean = logits.softmax(dim=1).mean(dim=0)
         for e in range(number):
             rows = torch.nonzero(left[:, e] == float("-inf"))[:, 0]
-            loss = loss + (first == e).sum() / (N * T) * mean[e]
+            loss = loss + (first == e).to(mean.dtype).mean() * mean[e]
             if len(rows) == 0:
                 continue
             out = out.index_put(

@@ -23,7 +23,7 @@ from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import Result
 
-_MOST_PAIRS = 60
+_MOST_PAIRS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def verify(
     all_pairs: bool = False,
     advance: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[Check]:
-    """Check one topic: some of the pairs of mistakes, drawn by the run's seed, or ``all_pairs``.
+    """Check one topic: some of the pairs of mistakes, the same each time, or ``all_pairs``.
 
     ``advance`` is told how many of how many sources are graded. Raises GraderFault or SessionFailed
     where it cannot be graded at all.
@@ -58,7 +58,7 @@ def verify(
     pairs = _pairs(list(mistakes.values()), topic.files[0])
     known = len(pairs)
     if not all_pairs and known > _MOST_PAIRS:  # their number is the square of that of the mistakes
-        drawn = random.Random(run.seed).sample(sorted(pairs), _MOST_PAIRS)
+        drawn = random.Random(topic.id).sample(sorted(pairs), _MOST_PAIRS)
         pairs = {ids: pairs[ids] for ids in drawn}
     answers = _right_answers(course, topic)
     right = _answered(topic, answers)

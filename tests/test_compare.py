@@ -521,3 +521,10 @@ def test_check_close_with_inexact_expectations():
         check_close(hid, hid + 1e-7, "dx")
     with pytest.raises(AssertionError, match="off by about 1e-4"):
         check_close(hid, hid * (1 + 1e-4), "dx", rtol=1e-6)
+
+
+def test_what_gates_that_are_shut_leave_is_nothing() -> None:
+    shut = np.full((N, H), 1e-190)
+    for right in (shut, 0 * shut, -shut):
+        assert compare(HID, shut, right) == compare(HID, right, shut) == []
+    assert compare(HID, shut, shut + 1e-12)

@@ -55,6 +55,7 @@ class Tolerance(NamedTuple):
 
 
 _EXACT = Tolerance(0.0, 0.0, 0.0)
+_NOTHING = 1e-100
 _RTOL = {
     np.dtype(np.float64): 1e-10,
     np.dtype(np.complex128): 1e-10,
@@ -84,11 +85,13 @@ def tolerance(dtype: np.dtype[Any], size: int) -> Tolerance:
     with the square root of the size, up to 4 times.
 
     An array of zeros has no scale. It is allowed 64 roundings of 1, which is what the difference of
-    equal numbers near 1 leaves.
+    equal numbers near 1 leaves. So is one of float64 whose entries are all below 1e-100, where gates are
+    shut: there one right sigmoid gives 1e-190 and another 0.
     """
     info = np.finfo(dtype)
+    least = max(float(info.tiny), _NOTHING if info.bits == 64 else 0.0)
     rtol = _RTOL[dtype] * min(4.0, max(1.0, math.sqrt(size / 4096)))
-    return Tolerance(rtol, min(rtol, 64 * float(info.eps)), float(info.tiny))
+    return Tolerance(rtol, min(rtol, 64 * float(info.eps)), least)
 
 
 def _loose(rtol: float) -> Tolerance:

@@ -26,6 +26,7 @@ SUBMISSION_CALLS = {"look": (Output("found", "list"),)}
 ENVIRONMENT = {
     "PATH",
     "HOME",
+    "CUDA_VISIBLE_DEVICES",
     "TMPDIR",
     "LC_ALL",
     "PYTHONHASHSEED",

@@ -343,12 +343,11 @@ def generate(
 
 def sinusoidal_encoding(max_len, d_model):
     """Given, as in topic 06: (max_len, E), sin at even, cos at odd columns."""
-    positions = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
-    rates = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    table = torch.zeros(max_len, d_model, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(positions * rates)
-    table[:, 1::2] = torch.cos(positions * rates)[:, : d_model // 2]
-    return table.to(torch.get_default_dtype())
+    column = torch.arange(d_model).double()  # (E,)
+    wavelengths = torch.pow(10000.0, (column - column % 2) / d_model)
+    turns = torch.arange(max_len).double()[:, None] / wavelengths  # (max_len, E)
+    # cos x is sin (x + a quarter of a turn)
+    return torch.sin(turns + column % 2 * torch.pi / 2).to(torch.get_default_dtype())
 
 
 class Transformer(nn.Module):

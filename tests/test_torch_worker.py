@@ -1067,7 +1067,7 @@ def test_at_every_tier(start, load, tier: str) -> None:
         Path(folder).chmod(0o755)
         assert submission.value("listing", [str(solution), __file__], OUTSIDE) == []
     environment, scratch = load(ROOM, at=zygote).value("listing")
-    assert set(environment) == set(host._ENVIRONMENT)
+    assert set(environment) == {*host._ENVIRONMENT, *host._NO_GPU}
     if "private_root" in TIERS[tier]:
         assert scratch == sandbox.SCRATCH
 

@@ -174,7 +174,7 @@ def grade(
         the_topic = opened.topic(topic)
         if device not in ("cpu", "cuda"):
             _usage(f"--device: '{device}' is neither cpu nor cuda")
-        if (device == "cuda" or require_gpu) and not _timed_items(the_topic):
+        if (device == "cuda" or require_gpu) and not the_topic.timed:
             _usage(f"--device: {topic} has no items for a GPU")
         if device == "cuda" and cluster:
             _usage("--device: times are taken on this machine; leave out --cluster")
@@ -210,14 +210,9 @@ def grade(
     raise typer.Exit(LOST_POINTS if strict and lost else OK)
 
 
-def _timed_items(topic: Topic) -> set[str]:
-    return {id for id, item in topic.rubric.items() if item.device == "cuda"}
-
-
 def _not_measured(results: list[Result], topic: Topic) -> bool:
     """Whether something that needs a GPU has no score, and says so aloud."""
-    timed = _timed_items(topic)
-    said = {i.message for r in results for i in r.items if i.id in timed and i.score is None}
+    said = {i.message for r in results for i in r.items if i.id in topic.timed and i.score is None}
     for message in sorted(said):
         typer.echo(f"--require-gpu: {message}", err=True)
     return bool(said)

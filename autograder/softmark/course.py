@@ -288,6 +288,11 @@ class Topic:
         return self.files[0].removesuffix(".py")
 
     @property
+    def timed(self) -> tuple[str, ...]:
+        """The ids of the items that can be measured on a GPU only."""
+        return tuple(id for id, item in self.rubric.items() if item.device == "cuda")
+
+    @property
     def max_score(self) -> float:
         """The core points: extensions and bonus come on top."""
         return sum(item.points for item in self.rubric.values() if item.tier == "core")

@@ -60,10 +60,9 @@ def print_results(results: list[Result], topic: Topic, out: Path) -> None:
         f"{count}, {seconds:.1f} s of grading. Isolation '{isolation.get('tier')}': {', '.join(kept)}.",
         f"Results: {out / 'results'}",
     ]
-    needing = [id for id, item in topic.rubric.items() if item.device == "cuda"]
-    missing = {i.id for r in results for i in r.items if i.id in needing and i.score is None}
+    missing = {i.id for r in results for i in r.items if i.id in topic.timed and i.score is None}
     if missing:
-        listed = ", ".join(id for id in needing if id in missing)
+        listed = ", ".join(id for id in topic.timed if id in missing)
         lines.insert(1, f"Not measured, for want of a GPU that is fit for it: {listed}.")
     if any(result.flags for result in results):
         lines.insert(

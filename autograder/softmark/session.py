@@ -109,8 +109,7 @@ class Session:
 
     def _timing_seconds(self) -> float:
         """What timing may take on top: fresh processes on a GPU, many times over."""
-        timed = sum(item.device == "cuda" for item in self._topic.rubric.values())
-        return _TIMED_SECONDS * timed if self._device else 0.0
+        return _TIMED_SECONDS * len(self._topic.timed) if self._device else 0.0
 
     def _ask(self, message: Any, seconds: float) -> Any:
         try:

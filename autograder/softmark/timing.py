@@ -269,8 +269,8 @@ def _launch(
             seed = int(rng.integers(1 << 62))
             samples: dict[int, Sample] = {}
             for place in map(int, rng.permutation(len(timed))):
-                with _blaming(place):
-                    samples[place] = _run_alone(timed[place], seed)
+                with _blaming(place), _running(timed[place]):
+                    samples[place] = timed[place].go(seed)
             _check(timed[0], timed[1], samples[0], gate)
             if number >= plan.warm:
                 launch.student.append(samples[0].seconds)
@@ -291,10 +291,12 @@ def _blaming(place: int) -> Iterator[None]:
         raise _Unmeasurable(f"the reference could not be timed: {error}") from None
 
 
-def _run_alone(timed: Timed, seed: int) -> Sample:
+@contextlib.contextmanager
+def _running(timed: Timed) -> Iterator[None]:
+    """It may go on, for as long as this lasts."""
     timed.resume()
     try:
-        return timed.go(seed)
+        yield
     finally:
         timed.pause()
 
@@ -303,12 +305,8 @@ def _check(student: Timed, reference: Timed, sample: Sample, gate: float) -> Non
     """The outputs of the last run: those that were promised, and right. Raises Stopped."""
     fetched = []
     for place, timed in enumerate((student, reference)):
-        timed.resume()
-        try:
-            with _blaming(place):
-                fetched.append(timed.outputs())
-        finally:
-            timed.pause()
+        with _blaming(place), _running(timed):
+            fetched.append(timed.outputs())
     (digest, actual), (_, expected) = fetched
     if digest != sample.digest:
         raise Stopped("What it returned is not what it had when its time was taken.")

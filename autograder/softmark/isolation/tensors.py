@@ -363,6 +363,12 @@ def _has(overload: str, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{overload}", key))
 
 
+def _replace_kernels(overload: str, keys: tuple[str, ...], refuse: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there was one before
+        library.impl(overload, keys, refuse)
+
+
 class _Operators:
     """PyTorch's own operators, ATen's, by the dotted names under which submissions know them.
 
@@ -399,18 +405,14 @@ class _Operators:
             overload = f"{library_name}::{last}.{schema.overload_name}".rstrip(".")
             if overload not in self._closed:
                 self._closed.add(overload)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that a kernel is replaced
-                    library.impl(overload, _OTHER_KERNELS, refuse)
+                _replace_kernels(overload, _OTHER_KERNELS, refuse)
 
     def _close(self, overload: str, composed: bool, refuse: Callable[..., Any]) -> None:
         keys: tuple[str, ...] = _OWN_KERNELS
         if composed:  # vmap has no kernel of its own for what is composed in Python
             own = (key for key in (*_COMPOSED, *_TRANSFORMS) if _has(overload, key))
             keys = (*own, "FuncTorchBatched")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a kernel is replaced
-            library.impl(f"aten::{overload}", keys, refuse)
+        _replace_kernels(f"aten::{overload}", keys, refuse)
         # and what PyTorch has of the operator in Python
         name, _, suffix = overload.partition(".")
         operator = getattr(getattr(torch.ops.aten, name), suffix or "default")

@@ -359,7 +359,7 @@ def _raised(step: int, error: BaseException, files: Mapping[str, str]) -> list[A
     python_s = getattr(builtins, name, kind)
     if not (isinstance(python_s, type) and issubclass(kind, python_s)):  # has but the name of it
         name = f"{kind.__module__}.{name}"
-    if name not in dir(builtins):  # what of Python's it is a kind of
+    if not hasattr(builtins, name):  # what of Python's it is a kind of
         known = [
             base.__name__ for base in kind.__mro__ if getattr(builtins, base.__name__, 0) is base
         ]

@@ -432,9 +432,10 @@ import time
 from softmark.isolation.host import Caps, Zygote
 from softmark.isolation.wire import frame, pack
 zygote = Zygote({_layers(tier)!r}, ["numpy"], Caps(), {_best().seccomp!r})
+workers = []
 for source in ("while True: pass", "import time; time.sleep(1000)"):
-    zygote.spawn()._connection.sendall(frame(pack([{{"main.py": source}}, "main"])))
-    time.sleep(0.1)
+    workers.append(zygote.spawn())
+    workers[-1]._connection.sendall(frame(pack([{{"main.py": source}}, "main", []])))
 print(zygote.pid, flush=True)
 time.sleep(1000)
 """
@@ -442,7 +443,9 @@ time.sleep(1000)
     with grader:
         assert grader.stdout is not None
         zygote = int(grader.stdout.readline())
-        below = [zygote, *_descendants(zygote)]
+        deadline = time.monotonic() + 60
+        while len(below := [zygote, *_descendants(zygote)]) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
         assert len(below) >= 3
         grader.kill()
     deadline = time.monotonic() + 5

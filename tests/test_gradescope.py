@@ -102,6 +102,16 @@ def test_items_become_tests():
     assert {test["visibility"] for test in content["tests"]} == {"visible"}
 
 
+def test_what_was_measured_stands_on_the_leaderboard_where_it_may_show():
+    assert "leaderboard" not in results()
+    fast = item("tiled.memory", measured={"memory": 1.23456})
+    measured = RESULT.model_copy(update={"items": (*RESULT.items, fast)})
+    assert results(measured)["leaderboard"] == [
+        {"name": "tiled.memory: memory", "value": 1.235, "order": "asc"}
+    ]
+    assert "leaderboard" not in results(measured, Feedback(before_due="nothing"), hand_in())
+
+
 def test_the_maxima_are_those_of_the_core():
     """An extension comes on top: the platform compares the sum with the assignment's points."""
     tests = by_name(results())

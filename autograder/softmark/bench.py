@@ -73,6 +73,8 @@ class Bench:
         self._shapes: dict[tuple[str, str, str], Mapping[str, tuple[int, ...]]] = {}
         self.asked: list[tuple[Question, tuple[str, ...]]] = []
         """What was compared since the list was last cleared: the question, and which outputs."""
+        self.measured: dict[str, float] = {}
+        """What the test of the moment measured, as multiples of the reference's."""
         self.haste = 1.0
         """By what the least time of a call is divided."""
         self.brief = False

@@ -44,6 +44,8 @@ class Outcome:
     """The share of the points for how long it takes."""
     slow: str = ""
     """How long that is, where it is not all of them."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """What was put on record, as multiples of the reference's."""
     asked: Sequence[Asked] = ()
     """What the first test that failed had asked, when it failed."""
     followed: str = ""
@@ -282,8 +284,11 @@ class Grader:
         direct = self._direct[test]
         self.bench.brief = brief
         self.bench.asked.clear()
+        self.bench.measured.clear()
         error = _raised_by(direct) if direct else _run_protocol(test, following)
         outcome.cases += 1
+        if error is None or isinstance(error, plugin.Slow):
+            outcome.measured |= self.bench.measured
         if error is None:
             return
         if isinstance(error, pytest.skip.Exception):
@@ -327,11 +332,11 @@ class Grader:
         if failure is None and outcome.credit < 1:
             earned = round(outcome.credit * item.points, 6)
             status = "partial" if earned else "failed"
-            return blank.model_copy(
-                update={"status": status, "score": earned, "message": outcome.slow}
-            )
+            update = {"status": status, "score": earned, "message": outcome.slow}
+            return blank.model_copy(update={**update, "measured": outcome.measured})
         if failure is None:
-            return blank.model_copy(update={"status": "passed", "score": item.points})
+            update = {"status": "passed", "score": item.points, "measured": outcome.measured}
+            return blank.model_copy(update=update)
         share = item.follow_through
         if outcome.followed and share and not _unmet(outcome, outcomes):
             message = (
@@ -400,11 +405,14 @@ def _explained(
         return None, ()
     if not outcome.cases:
         return failure, ()  # it was not run, and says why
-    failed = [need for need in outcome.needs.depends if outcomes[need].failures]
+    failed = _failed(outcome, outcomes)
     if failed and not _same_reason(failure, outcomes[failed[0]]):
-        unwritten = "is still to be written" in outcomes[failed[0]].failures[0].message
+        first = failed[0]
+        while earlier := _failed(outcomes[first], outcomes):
+            first = earlier[0]
+        unwritten = "is still to be written" in outcomes[first].failures[0].message
         state, todo = ("written", "Write") if unwritten else ("right", "Mend")
-        before = f"This stands on {failed[0]}, which is not {state} yet. {todo} that first."
+        before = f"This stands on {first}, which is not {state} yet. {todo} that first."
         return Failure(before, (), failure.cause), ()
     if outcome.cases > 1 and len(outcome.failures) < outcome.cases and not outcome.stopped:
         count = f" ({len(outcome.failures)} of {outcome.cases} cases fail)"
@@ -415,6 +423,11 @@ def _explained(
 def _same_reason(failure: Failure | None, before: Outcome) -> bool:
     """Whether the item before failed for the very same reason, such as a file that is missing."""
     return failure is not None and failure.message == before.failures[0].message
+
+
+def _failed(outcome: Outcome, outcomes: dict[str, Outcome]) -> list[str]:
+    """What it stands on and failed too."""
+    return [need for need in outcome.needs.depends if outcomes[need].failures]
 
 
 def _unmet(outcome: Outcome, outcomes: dict[str, Outcome]) -> list[str]:

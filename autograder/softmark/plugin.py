@@ -268,8 +268,14 @@ class Tools:
             raise Unclear(verdict.message)
         if verdict.status == "not_graded":
             pytest.skip(verdict.message)
+        if verdict.interval is not None:
+            self.measured("time", verdict.interval.middle)
         if verdict.credit < 1:
             raise Slow(verdict.credit, verdict.message)
+
+    def measured(self, what: str, ratio: float) -> None:
+        """Put on record what the submission takes, as a multiple of what the reference takes."""
+        self._bench.measured[what] = ratio
 
     def agree(self, run: Script, only: str | Sequence[str] = ()) -> None:
         """Compare every output of ``run`` with the reference's; ``only`` names some of them.
@@ -358,7 +364,13 @@ def device(bench: Bench) -> str:
     return Tools(bench).device
 
 
-_TOOLS = ("script", "twin", "student", "reference", "agree", "timed", "device")
+@pytest.fixture
+def measured(bench: Bench) -> Callable[[str, float], None]:
+    """``measured("memory", 1.3)`` puts on record what a right submission takes, for leaderboards."""
+    return Tools(bench).measured
+
+
+_TOOLS = ("script", "twin", "student", "reference", "agree", "timed", "device", "measured")
 
 
 def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
@@ -411,7 +423,7 @@ class _Direct:
         arguments |= {"agree": agree, "draw": draw_for(self._test, self._bench)}
         asked = {name: arguments[name] for name in self._wanted if name in arguments}
         self._test.obj(**asked, **self._parameters)
-        if not self._wanted & {"student", "reference", "timed"}:
+        if not self._wanted & {"student", "reference", "timed", "measured"}:
             self._demands = demands
 
 

@@ -25,7 +25,8 @@ class ItemResult(BaseModel):
     """One rubric item. ``score`` is None where it was not measured; ``claim`` says that it is passed
     on what was seen inside the submission's own process. ``mistake`` is the id of the known mistake
     that gives the same wrong outputs, whose hint comes first. ``counts`` is false for what needs a GPU
-    in a course that grades without one."""
+    in a course that grades without one. ``measured``: what it takes where it is right, such as
+    ``{"time": 1.2}``, as multiples of what the reference takes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,6 +42,7 @@ class ItemResult(BaseModel):
     claim: bool = False
     mistake: str = ""
     counts: bool = True
+    measured: Mapping[str, float] = {}
 
     @property
     def held(self) -> bool:

@@ -213,11 +213,12 @@ def stopped(script: Script, expected: Trace, actual: Trace, ending: str) -> Fail
 
 
 def _wrong_error(script: Script, wanted: Raised, raised: Raised | None) -> Failure | None:
-    name = script.steps[wanted.step].name
+    step = script.steps[wanted.step]
+    name = step.name
+    plain = [f"{k} = {v}" for k, v in step.kwargs.items() if isinstance(v, (int, float, str))]
+    given = f"for {', '.join(plain)}" if plain else "for these arguments"
     if raised is None:
-        return Failure(
-            f"{name} should raise {wanted.type} for these arguments and returned instead."
-        )
+        return Failure(f"{name} should raise {wanted.type} {given} and returned instead.")
     if raised.step != wanted.step:  # before it came to these arguments
         return Failure(describe(raised, script.steps[raised.step].name), cause="error")
     if wanted.type == raised.type or raised.type.endswith(f"({wanted.type})"):
@@ -225,7 +226,7 @@ def _wrong_error(script: Script, wanted: Raised, raised: Raised | None) -> Failu
     if raised.type in ("NotImplementedError", "NotDefined"):
         return Failure(describe(raised, script.steps[raised.step].name), cause="error")
     return Failure(
-        f"{name} should raise {wanted.type} for these arguments; it raised {raised.type}.",
+        f"{name} should raise {wanted.type} {given}; it raised {raised.type}.",
         cause="error",
     )
 

@@ -165,7 +165,7 @@ def assert_each_alive(slopes):
     """All are numbers clearly other than 0, which nothing that is ignored has."""
     largest = max(abs(slope) for slope in slopes)
     assert np.isfinite(slopes).all() and largest > 1e-4
-    assert all(abs(slope) > 1e-5 * largest for slope in slopes)
+    assert all(abs(slope) > 1e-8 * largest for slope in slopes)
 
 
 @item("step.backward.{gradient}", follow_through=True)

@@ -4,8 +4,8 @@ import pytest
 from softmark.plugin import item
 from softmark.script import Rng
 
-# (N, D, H). Sizes that all differ, D above, below and equal to H, then each of them 1.
-SIZES = [(3, 5, 4), (5, 2, 7), (4, 3, 3), (1, 4, 3), (4, 1, 3), (3, 4, 1), (1, 1, 1)]
+# (N, D, H). Sizes that all differ, D above, equal to and below H, then each of them 1.
+SIZES = [(3, 5, 4), (4, 3, 3), (1, 2, 5), (4, 1, 3), (3, 4, 1)]
 START = ("sigmoid.values", "cell.params")
 FORWARD = ("step.forward.h", "step.forward.c")
 GRADIENTS = {

@@ -80,13 +80,14 @@ def test_chosen(script, student, draw):
         assert np.array_equal(targets[chosen], tokens[chosen]), (
             "The targets are not the original tokens."
         )
-        assert not chosen[~real].any(), "Padding is chosen."
+        assert not chosen[~real].any(), "Padding is chosen: its target is not -100."
         assert np.array_equal(inputs[~chosen], tokens[~chosen]), (
-            "Tokens are changed that are not chosen, by the targets."
+            "Tokens are changed that are not chosen, which is where the target is -100."
         )
         error = np.sqrt(real.sum() * rate * (1 - rate))
         assert abs(chosen.sum() - rate * real.sum()) <= 6 * error, (
-            f"With rate = {rate}, of {real.sum()} real tokens {chosen.sum()} are chosen."
+            f"With rate = {rate}, {chosen.sum()} of {real.sum()} real tokens are chosen, which is where "
+            "the target is not -100."
         )
         if rate == 0.6:
             counts = np.unique(chosen[:, 0][real[:, 0]])

@@ -177,7 +177,16 @@ def as_results(
         ],
         "extra_data": {"softmark": softmark},
     }
+    if shows != "nothing" and (board := list(_leaderboard(result))):
+        content["leaderboard"] = board
     return content if result.score is None else {"score": result.score, **content}
+
+
+def _leaderboard(result: Result) -> Iterator[dict[str, Any]]:
+    """What right items take, as multiples of what the reference takes: less is better."""
+    for item in result.items:
+        for what, ratio in item.measured.items():
+            yield {"name": f"{item.id}: {what}", "value": round(ratio, 3), "order": "asc"}
 
 
 def _withheld(feedback: Feedback, closed: bool) -> tuple[Shows, str]:

@@ -20,7 +20,7 @@ help:
 	@echo "make lint      ruff (rules and format) and mypy"
 	@echo "make format    let ruff put the format right"
 	@echo "make verify    grade the graders: reference, right variants, known mistakes, leaks, 50 mutants"
-	@echo "make verify-all   the same with every mutant (docs/verification.txt), then every test of the platforms"
+	@echo "make verify-all   the same with every mutant (docs/verification.txt), then every test, the long ones too"
 	@echo "make attacks   every hostile submission at every tier; the table goes to docs/threat-model.md"
 	@echo "make fuzz      broken frames and archives without end: 15 and 8 minutes"
 	@echo "make bench     throughput against plain pytest; what weak tests let through"
@@ -52,8 +52,7 @@ verify: $(VENV)/dev.stamp
 
 verify-all: $(VENV)/dev.stamp
 	$(BIN)/python -m softmark verify --mutants all >docs/verification.txt
-	SOFTMARK_ALL=1 $(BIN)/python -m pytest tests/test_nbgrader.py tests/test_otter.py \
-		tests/test_gradescope.py tests/test_release.py tests/test_magic.py tests/test_timed.py
+	SOFTMARK_ALL=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 attacks: $(VENV)/dev.stamp
 	$(BIN)/python tests/attacks/suite.py --write

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,14 @@ from softmark.course import Course, load_course
 
 ROOT = Path(__file__).resolve().parent.parent
 collect_ignore = ["attacks/course"]  # its tests are hidden graders
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what takes long, but where all is asked for (``make verify-all``)."""
+    if not os.environ.get("SOFTMARK_ALL"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="takes long: set SOFTMARK_ALL=1 to run it"))
 
 
 @pytest.fixture(scope="session")

@@ -104,6 +104,7 @@ def test_the_finished_file_passes_from_the_folder_above(work: Path) -> None:
     assert "All done" in done.out
 
 
+@pytest.mark.slow
 def test_plain_pytest_says_the_same(work: Path) -> None:
     assert REFERENCE.count("dc * f\n") == 1
     (work / "lstm.py").write_text(REFERENCE.replace("dc * f\n", "-dc * f\n"), encoding="utf-8")
@@ -477,6 +478,7 @@ def test_a_topic_without_a_twin(small: Path, softmark: Softmark) -> None:
 # ---- the command to run one test again ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", [0, 1, 2])
 def test_the_command_works_as_it_is_pasted(small: Path, above: int) -> None:
     write(small, half="return x / 2 if x[0] == 2 else x")
@@ -572,6 +574,7 @@ for name in {FUNCTIONS}:
 GRADE = ["grade", "small.py", "--topic", TOPIC, "--out", "out", "--course", str(ROOT)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code, expected",
     [

@@ -443,11 +443,10 @@ def test_every_item_is_tried_and_one_that_cannot_be_measured_is_a_failure(folder
     check_items(done.stdout)
 
 
+@pytest.mark.slow  # takes times for minutes
 @LINUX
 @TORCH
 def test_all_but_cuda_itself_runs_on_cpu_workers(folder: Path, tmp_path: Path) -> None:
-    if not os.environ.get("SOFTMARK_ALL"):
-        pytest.skip("takes times for minutes: set SOFTMARK_ALL=1")
     words = ["--device", "cpu", "--out", "page.md", "--course", str(folder)]
     done = bash(CHECK, *words, cwd=tmp_path, PYTHON=sys.executable)
     text = (tmp_path / "page.md").read_text(encoding="utf-8")

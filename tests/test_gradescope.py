@@ -35,9 +35,6 @@ from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASS = ROOT / "examples/class_02_lstm"
-THOROUGH = pytest.mark.skipif(
-    os.environ.get("SOFTMARK_ALL") != "1", reason="runs where SOFTMARK_ALL=1"
-)
 
 # ---- results.json --------------------------------------------------------------------------------
 
@@ -569,7 +566,7 @@ def test_a_submission_gets_what_the_command_gives(tmp_path):
     assert "Hint: " in json.dumps(content), "it is handed in after the last date"
 
 
-@THOROUGH
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["right", "wrong"])
 def test_right_and_wrong(platform, small, tmp_path, change):
     changes = {"right": [], "wrong": [("return 2 * x + 1", "return 2 * x")]}[change]
@@ -648,7 +645,10 @@ def hostile(platform):
 
 @pytest.mark.parametrize(
     "level",
-    ["container", *(pytest.param(other, marks=THOROUGH) for other in ("root", "userns", "plain"))],
+    [
+        "container",
+        *(pytest.param(other, marks=pytest.mark.slow) for other in ("root", "userns", "plain")),
+    ],
 )
 def test_hostile_code_gains_nothing(platform, level):
     platform.hand_in(hostile(platform))
@@ -660,7 +660,7 @@ def test_hostile_code_gains_nothing(platform, level):
     assert not list(platform.root.rglob("softmark-full"))
 
 
-@pytest.mark.parametrize("link", ["small.py", pytest.param("work", marks=THOROUGH)])
+@pytest.mark.parametrize("link", ["small.py", pytest.param("work", marks=pytest.mark.slow)])
 def test_a_link_to_the_solution_is_no_submission(platform, link):
     """The files are read as root: a repository or an archive may hold links."""
     solution = platform.root / "source/course/solutions/00_small"
@@ -781,7 +781,7 @@ def topics():
     return [entry.id for entry in load_course(ROOT).topics]
 
 
-@THOROUGH
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", topics())
 @pytest.mark.parametrize("level", ["container", "plain"])
 def test_the_least_machine_of_the_platform(tmp_path, topic, level):
@@ -796,7 +796,7 @@ def test_the_least_machine_of_the_platform(tmp_path, topic, level):
     agree(platform, content, ROOT, topic, tmp_path / "out")
 
 
-@THOROUGH
+@pytest.mark.slow
 def test_a_submission_that_takes_all_memory(tmp_path):
     """It is ended, and not the grader: what does not need so much keeps its points."""
     platform = unpack(ROOT, "02_lstm", tmp_path)
@@ -809,7 +809,7 @@ def test_a_submission_that_takes_all_memory(tmp_path):
     assert all("score" in test for test in content["tests"])
 
 
-@THOROUGH
+@pytest.mark.slow
 def test_without_landlock_the_private_half_is_closed_all_the_same(small, tmp_path):
     """With --isolation none: what is left is another user, and the modes of files."""
     platform = unpack(small, small_course.TOPIC, tmp_path, isolation="none")
@@ -825,7 +825,7 @@ def test_without_landlock_the_private_half_is_closed_all_the_same(small, tmp_pat
         assert held not in told.partition("REACHED")[2].partition("]")[0]
 
 
-@THOROUGH
+@pytest.mark.slow
 def test_the_example_class(tmp_path):
     platform = unpack(ROOT, "02_lstm", tmp_path)
     for number, submission in enumerate(sorted(CLASS.iterdir())):
@@ -834,7 +834,7 @@ def test_the_example_class(tmp_path):
         agree(platform, content, ROOT, "02_lstm", tmp_path / f"out_{number}")
 
 
-@THOROUGH
+@pytest.mark.slow
 def test_in_an_environment_of_its_own(small, tmp_path):
     """With the engine from the .zip alone, as setup.sh installs it."""
     platform = unpack(small, small_course.TOPIC, tmp_path)

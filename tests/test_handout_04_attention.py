@@ -267,6 +267,7 @@ def test_the_reference_passes_every_public_test(work):
     assert len(found) > 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", sorted(path.name for path in (PRIVATE / "variants").iterdir() if path.is_dir())
 )
@@ -284,6 +285,7 @@ def test_an_untouched_starter_is_still_to_be_written(work):
     assert all(line.startswith("NotImplementedError: ") for line in said), said
 
 
+@pytest.mark.slow
 def test_core_alone_leaves_the_extension_to_be_written(work):
     with (work / "attention.py").open("a", encoding="utf-8") as file:
         file.write("\n\n_whole = Seq2Seq.forward\n\n\n")

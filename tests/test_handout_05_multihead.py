@@ -319,6 +319,7 @@ def test_the_reference_passes_every_public_test(work):
     assert len(found) > 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", sorted(path.name for path in (PRIVATE / "variants").iterdir() if path.is_dir())
 )
@@ -359,6 +360,7 @@ MultiHeadLatentAttention.forward = _unwritten
 """
 
 
+@pytest.mark.slow
 def test_core_alone_leaves_the_extension_to_be_written(work):
     with (work / "multihead.py").open("a", encoding="utf-8") as file:
         file.write(CORE_ALONE)

@@ -292,6 +292,7 @@ def test_the_reference_passes_every_public_test(work):
     assert len(found) > 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", sorted(path.name for path in (PRIVATE / "variants").iterdir() if path.is_dir())
 )

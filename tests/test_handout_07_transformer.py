@@ -396,6 +396,7 @@ def test_the_reference_passes_every_public_test(work):
     assert len(found) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", sorted(path.name for path in (PRIVATE / "variants").iterdir() if path.is_dir())
 )
@@ -413,6 +414,7 @@ def test_an_untouched_starter_is_still_to_be_written(work):
     assert all(line.startswith("NotImplementedError: ") for line in said), said
 
 
+@pytest.mark.slow
 def test_core_alone_leaves_extension_and_bonus_to_be_written(work):
     names = ["DecoderBlock", "Transformer", "MaskedLM", "MixtureOfExperts"]
     with (work / "transformer.py").open("a", encoding="utf-8") as file:

@@ -284,7 +284,7 @@ def test_the_notebook_that_students_get_works_as_it_stands(tmp_path: Path) -> No
     assert "All done" in said
 
 
-@pytest.mark.skipif(not os.environ.get("SOFTMARK_ALL"), reason="starts a kernel")
+@pytest.mark.slow
 def test_in_a_kernel_of_jupyters(work: Path) -> None:
     """With what JupyterLab tells of a cell: its id, its metadata, and which others were deleted."""
     jupyter = pytest.importorskip("jupyter_client.manager", reason="needs Jupyter")

@@ -194,6 +194,7 @@ def test_only_what_stands_between_markers_is_changed() -> None:
     assert any("self.w = (n -\n                  3)  # für zwei" in m.source for m in found)
 
 
+@pytest.mark.slow
 def test_mutants_of_the_lstm_are_each_another_program() -> None:
     source = LSTM.read_text(encoding="utf-8")
     found = mutants("lstm.py", source)
@@ -408,6 +409,7 @@ def test_a_run_tells_what_became_of_each(folder: Path) -> None:
     assert report.per_second > 0
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_lstm(course: Course) -> None:
     topic = course.topic("02_lstm")
     reference = dict(reference_files(course, topic))

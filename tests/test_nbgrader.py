@@ -38,10 +38,6 @@ pytestmark = [
     ),
     pytest.mark.filterwarnings("ignore"),  # nbgrader's own
 ]
-slow = pytest.mark.skipif(
-    not os.environ.get("SOFTMARK_ALL"), reason="takes long: set SOFTMARK_ALL=1 to run it"
-)
-
 ROOT = Path(__file__).parents[1]
 SEED = 20
 
@@ -399,7 +395,7 @@ def assert_nothing_leaks(course: Course, topic: Topic, folder: Path) -> None:
 # ---- through the exchange, in processes of their own ----------------------------------------------
 
 
-@slow
+@pytest.mark.slow
 def test_a_torch_topic_by_release_and_collect(tmp_path):
     home = tmp_path / "course"
     (home / "autograder").mkdir(parents=True)
@@ -462,7 +458,7 @@ def test_a_torch_topic_by_release_and_collect(tmp_path):
     assert results["quits"].status == "import_error"
 
 
-@slow
+@pytest.mark.slow
 def test_the_twin_is_graded_too(course, tmp_path):
     topic = course.topic("02_lstm")
     folder = built(course, tmp_path, topic.id)
@@ -543,7 +539,7 @@ def small_class() -> dict[str, Student]:
     }
 
 
-@slow
+@pytest.mark.slow
 def test_what_was_not_measured_waits_for_a_person(small, tmp_path):
     topic = small.topic(small_course.TOPIC)
     folder = built(small, tmp_path / "nbgrader", topic.id)

@@ -6,7 +6,6 @@ import base64
 import importlib.util
 import json
 import math
-import os
 import subprocess
 import sys
 import zipfile
@@ -30,9 +29,6 @@ pytestmark = [
     ),
     pytest.mark.filterwarnings("ignore"),  # Otter's own
 ]
-every_run = pytest.mark.skipif(
-    "SOFTMARK_ALL" not in os.environ, reason="15 s and more a run of Otter: set SOFTMARK_ALL=1"
-)
 
 SEED = 20
 WRONG = ("b[:H] = forget_bias", "b[H : 2 * H] = forget_bias")  # loses cell.bias
@@ -124,7 +120,7 @@ def test_only_the_configuration_of_the_autograder_holds_answers(lstm, tmp_path):
     assert all(said.startswith("otter_config.json/") for said in found)
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 def test_a_solution_that_students_would_get_is_refused(course, course_copy, tmp_path):
     path = course_copy / "assignments" / "02_lstm" / "test_public.py"
     solution = (course.solution("02_lstm") / "lstm.py").read_text()
@@ -165,7 +161,7 @@ def hostile_zip(lstm, folder, canary):
     return path, notebook
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 def test_otter_run_says_what_softmark_grade_says_whatever_lies_beside(lstm, tmp_path):
     canary = tmp_path / "canary"
     submission, notebook = hostile_zip(lstm, tmp_path / "hand_in", canary)
@@ -228,7 +224,7 @@ ENDS = {
 }
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 @pytest.mark.parametrize("name", [*ATTACKS, *ENDS])
 def test_attacks_gain_nothing(lstm, tmp_path, name):
     canary = tmp_path / "canary"
@@ -252,7 +248,7 @@ def test_attacks_gain_nothing(lstm, tmp_path, name):
     assert not canary.exists()
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 def test_a_right_notebook_earns_all_but_the_twin(lstm, tmp_path):
     notebook = lstm.hand_in(tmp_path / "lstm.ipynb")
     done, results = otter_run(lstm, notebook, tmp_path / "out")
@@ -262,7 +258,7 @@ def test_a_right_notebook_earns_all_but_the_twin(lstm, tmp_path):
     assert lost and all(name.startswith("twin.") for name in lost)
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 @pytest.mark.parametrize("wrong", [False, True])
 def test_attention(course, tmp_path, wrong):
     built = build(course, "04_attention", tmp_path / "built")
@@ -293,7 +289,7 @@ REFUSED = {  # system calls without which a tier is the strongest that starts, a
 }
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 @pytest.mark.parametrize("tier", REFUSED)
 def test_at_weaker_tiers(lstm, tmp_path, tier):
     submission, notebook = hostile_zip(lstm, tmp_path / "hand_in", tmp_path / "canary")
@@ -308,7 +304,7 @@ def test_at_weaker_tiers(lstm, tmp_path, tier):
 # ---- the grader's own faults -------------------------------------------------------------------
 
 
-@every_run
+@pytest.mark.slow  # 15 s and more a run of Otter
 def test_a_broken_autograder_gives_no_score(lstm, tmp_path):
     broken = tmp_path / "broken.zip"
     with zipfile.ZipFile(lstm.autograder) as source, zipfile.ZipFile(broken, "w") as target:

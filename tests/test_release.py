@@ -91,6 +91,7 @@ def test_it_holds_the_starter_the_engine_and_nothing_that_is_not_listed(
     assert {"softmark/cli.py", "softmark/check.py"} <= set(engine)
 
 
+@pytest.mark.slow
 def test_the_same_course_makes_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "a.zip", tmp_path / "b.zip"
     assert release(folder, first)[0] == 0
@@ -126,6 +127,7 @@ def test_the_name_of_the_archive_ends_in_zip(folder: Path, tmp_path: Path) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_private_half_elsewhere_is_searched_as_well(folder: Path, tmp_path: Path) -> None:
     private = tmp_path / "private"
     shutil.move(folder / "solutions", private / "solutions")
@@ -354,6 +356,7 @@ def check_stub_and_solution(course: Path, command: list[str], **variables: str) 
     assert code == 0 and "All done" in said, said
 
 
+@pytest.mark.slow
 def test_it_is_installed_without_an_index_and_checks_stub_and_solution(tmp_path: Path) -> None:
     course, target = unpacked(tmp_path), tmp_path / "installed"
     install = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
@@ -367,7 +370,7 @@ def test_it_is_installed_without_an_index_and_checks_stub_and_solution(tmp_path:
     check_stub_and_solution(course, [sys.executable, "-m", "softmark"], **variables)
 
 
-@pytest.mark.skipif(not os.environ.get("SOFTMARK_ALL"), reason="asks a package index once")
+@pytest.mark.slow  # asks a package index once
 def test_in_an_empty_environment_only_the_dependencies_are_asked_for(tmp_path: Path) -> None:
     course, house = unpacked(tmp_path), tmp_path / "wheels"
     needed = "import importlib.metadata as m; print('\\n'.join(m.requires('softmark')))"

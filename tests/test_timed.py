@@ -95,8 +95,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def on_cpu(folder: Path) -> Iterator[Session]:
     """A grading process that takes times on CPU workers, as no command does."""
-    if not os.environ.get("SOFTMARK_ALL"):
-        pytest.skip("takes times for minutes: set SOFTMARK_ALL=1")
     course = load_course(folder)
     level = isolate(course, TOPIC)
     with Session(course, course.topic(TOPIC), 7, level, device="cpu") as session:
@@ -111,6 +109,7 @@ def timed(result: Result) -> ItemResult:
     return next(item for item in result.items if item.id == "gram.time")
 
 
+@pytest.mark.slow  # takes times for minutes
 def test_the_reference_s_own_way_is_measured_unless_the_machine_is_too_noisy(on_cpu) -> None:
     item = timed(graded(on_cpu, RIGHT))
     if item.status == "passed":
@@ -119,6 +118,7 @@ def test_the_reference_s_own_way_is_measured_unless_the_machine_is_too_noisy(on_
         assert item.status in ("not_graded", "invalid") and item.message
 
 
+@pytest.mark.slow  # takes times for minutes
 def test_what_is_slow_never_gets_all_and_says_how_slow(on_cpu) -> None:
     item = timed(graded(on_cpu, SLOW))
     if item.score is not None:
@@ -126,6 +126,7 @@ def test_what_is_slow_never_gets_all_and_says_how_slow(on_cpu) -> None:
         assert "times the reference's time" in item.message
 
 
+@pytest.mark.slow  # takes times for minutes
 def test_what_is_wrong_in_time_fails(on_cpu) -> None:
     result = graded(on_cpu, WRONG_IN_TIME)
     assert result.items[0].status == "passed"

@@ -1106,6 +1106,7 @@ def _descendants(pid: int) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 def test_two_hundred_workers_are_right_and_none_is_left(load, zygote: Zygote) -> None:
     arrays, dh = _rnn()
     script, _, gradients = _rnn_script(arrays, dh)

@@ -287,6 +287,7 @@ def lost(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
 @pytest.mark.parametrize("name", EDITS)
 def test_a_twin_loses_what_is_wrong_and_nothing_else(lost, name):

@@ -358,6 +358,7 @@ def lost():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
 @pytest.mark.parametrize("name", EDITS)
 def test_a_twin_loses_what_is_wrong_and_nothing_else(lost, name):

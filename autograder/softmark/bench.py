@@ -97,6 +97,8 @@ class Bench:
         limits, level = self.topic.limits, self.level
         caps = Caps(limits.submission_seconds, limits.memory_mb, limits.output_kb)
         distributions = ["numpy"] if kind == "numpy" else ["numpy", "torch"]
+        if kind == "torch":
+            distributions += self.topic.packages
         if kind != "cuda":
             return Zygote(level.layers, distributions, caps, level.seccomp)
         from softmark.isolation.seccomp import build_filter  # Linux alone has what it loads

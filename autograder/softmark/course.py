@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
@@ -82,6 +83,10 @@ class RubricEntry(Strict):
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="cuda for what can be measured on a GPU only"
     )
+    package: DottedName | None = Field(
+        default=None,
+        description="what has to be installed beside PyTorch to run it, such as triton",
+    )
     follow_through: float | None = Field(
         default=None,
         gt=0,
@@ -94,6 +99,11 @@ class Item(RubricEntry):
     """A rubric item with its id, such as ``step.forward.h``."""
 
     id: str
+
+    @property
+    def lacks(self) -> str | None:
+        """The package that it needs, where that is not installed here."""
+        return None if self.package is None or find_spec(self.package) else self.package
 
 
 class Limits(Strict):
@@ -224,6 +234,11 @@ class _TopicFile(Strict):
             for id, item in rubric.items()
             if item.device == "cuda" and item.tier == "core"
         ]
+        problems += [
+            ((id, "tier"), "must be extension or bonus: the core can be earned without a package")
+            for id, item in rubric.items()
+            if item.package and item.tier == "core"
+        ]
         if not any(item.tier == "core" for item in rubric.values()):
             problems.append(((), "has no core item, so there is no full score; add one"))
         if problems:
@@ -291,6 +306,12 @@ class Topic:
     def timed(self) -> tuple[str, ...]:
         """The ids of the items that can be measured on a GPU only."""
         return tuple(id for id, item in self.rubric.items() if item.device == "cuda")
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages that its items need and that are installed here."""
+        needed = dict.fromkeys(item.package for item in self.rubric.values() if item.package)
+        return tuple(name for name in needed if find_spec(name))
 
     @property
     def max_score(self) -> float:

@@ -282,6 +282,10 @@ class Grader:
         brief: bool = False,
     ) -> None:
         direct = self._direct[test]
+        lacks = self.bench.topic.rubric[self._ids[test]].lacks
+        if lacks:
+            outcome.not_graded = f"Not measured: {lacks} is not installed where this was graded."
+            return
         self.bench.brief = brief
         self.bench.asked.clear()
         self.bench.measured.clear()
@@ -324,6 +328,8 @@ class Grader:
         fault = self.broken.get(item.id) or outcome.fault
         if fault:
             return blank.model_copy(update={"cause": "error", "message": fault})
+        if outcome.not_graded and not outcome.failures and not blank.counts:
+            return blank.model_copy(update={"status": "not_graded", "message": outcome.not_graded})
         failure, asked = _explained(outcome, outcomes)
         if failure is None and outcome.not_graded:
             return blank.model_copy(update={"status": "not_graded", "message": outcome.not_graded})

@@ -11,17 +11,19 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from softmark.batch import Run, grade_submissions
 from softmark.bench import has_torch
-from softmark.course import Course, Topic
+from softmark.course import Course, DottedName, Topic
 from softmark.intake import Submission
 from softmark.mutants import Mutant, mutants, normalised
 from softmark.result import Result
-from softmark.yamlfile import Problem, Strict, Text, read
+from softmark.yamlfile import Problem, Strict, Text, Yaml, read
 
 EQUIVALENTS_FILE = "equivalents.yaml"
 MOST_EQUIVALENT = 0.10
@@ -42,8 +44,8 @@ class MutationReport:
 
     ``timed_out`` are noticed too, by running too long. ``errors`` are neither noticed nor survived: the
     grader failed on them, or they are listed as equivalent and were noticed all the same. ``skipped``
-    tells of files whose mutants cannot be run here, why. ``per_second`` is over all workers, without
-    their start.
+    tells of files and functions whose mutants cannot be run here, why. ``per_second`` is over all
+    workers, without their start.
     """
 
     total: int
@@ -78,8 +80,9 @@ def run_mutants(
     topic = run.topic
     found = [m for name in topic.files if name in reference for m in mutants(name, reference[name])]
     listed = load_equivalents(run.course, topic, found)
-    skipped = _cannot_run(topic)
-    chosen = _spread([m for m in found if m.file not in skipped], count, run.seed)
+    skipped = _cannot_run(run.course, topic)
+    can_run = [m for m in found if m.file not in skipped and m.function not in skipped]
+    chosen = _spread(can_run, count, run.seed)
     fates: dict[int, tuple[Fate, str]] = {}
     times: dict[str, list[float]] = {}
     for number, fate, by in grade_mutants(run, reference, chosen, workers):
@@ -144,10 +147,17 @@ def _rate(times: Iterable[Sequence[float]]) -> float:
     return sum(count for count, _ in spans) / seconds if seconds else 0.0
 
 
-def _cannot_run(topic: Topic) -> dict[str, str]:
-    if topic.twin is None or has_torch():
-        return {}
-    return {topic.twin.file: "PyTorch is not installed"}
+def _cannot_run(course: Course, topic: Topic) -> dict[str, str]:
+    """The files and functions that nothing runs on this machine, each with what is missing."""
+    found = {}
+    if topic.twin is not None and not has_torch():
+        found[topic.twin.file] = "PyTorch is not installed"
+    path = course.solution(topic.id) / EQUIVALENTS_FILE
+    if path.exists():
+        for package, functions in _read(path, topic).fit(_EquivalentsFile).needs.items():
+            if find_spec(package) is None:
+                found |= dict.fromkeys(functions, f"{package} is not installed")
+    return found
 
 
 def _spread(found: Sequence[Mutant], count: int | None, seed: int) -> Sequence[Mutant]:
@@ -174,6 +184,9 @@ class EquivalentEntry(Strict):
 
 class _EquivalentsFile(Strict):
     equivalents: tuple[EquivalentEntry, ...] = Field(description="a list of changes")
+    needs: Mapping[DottedName, tuple[Text, ...]] = Field(
+        default={}, description="of a package, the functions that run only where it is installed"
+    )
 
 
 def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> set[Mutant]:
@@ -184,8 +197,7 @@ def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> s
     path = course.solution(topic.id) / EQUIVALENTS_FILE
     if not path.exists():
         return set()
-    shown = f"{path.parent.parent.name}/{topic.id}/{EQUIVALENTS_FILE}"
-    yaml = read(path, shown, "the mutants that no test can notice")
+    yaml = _read(path, topic)
     listed: set[Mutant] = set()
     problems: list[Problem] = []
     for number, entry in enumerate(yaml.fit(_EquivalentsFile).equivalents):
@@ -199,6 +211,11 @@ def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> s
     if problems:
         raise yaml.error(problems)
     return listed
+
+
+def _read(path: Path, topic: Topic) -> Yaml:
+    shown = f"{path.parent.parent.name}/{topic.id}/{EQUIVALENTS_FILE}"
+    return read(path, shown, "the mutants that no test can notice")
 
 
 def _meant(

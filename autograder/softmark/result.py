@@ -114,8 +114,10 @@ def total(course: Course | None, topic: Topic, items: Sequence[ItemResult]) -> f
 
 
 def counts(course: Course | None, item: Item) -> bool:
-    """Whether a rubric item counts: not if it needs a GPU and the course grades without one."""
-    return item.device == "cpu" or (course is not None and course.gpu)
+    """Whether a rubric item counts: not if it needs a GPU and the course grades without one, nor if it
+    needs a package that is not installed here."""
+    on_hand = item.device == "cpu" or (course is not None and course.gpu)
+    return on_hand and not item.lacks
 
 
 def totals_of_parts(

@@ -21,7 +21,7 @@ from softmark.intake import Submission
 from softmark.leaks import leaks, opens_later, private_part, stubs
 from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
-from softmark.result import Result
+from softmark.result import ItemResult, Result
 
 _MOST_PAIRS = 40
 
@@ -73,6 +73,9 @@ def verify(
     }
     results = _grade(run, sources, workers, advance)
 
+    apart = [item.id for item in results["reference"].items if _is_apart(item)]
+    if apart:
+        yield Check(f"not measured here, and left out of these checks: {', '.join(apart)}", ())
     yield Check("the reference earns full marks", _all_passed(results["reference"]))
     for name in variants:
         title = f"the variant {name} earns full marks"
@@ -82,7 +85,8 @@ def verify(
         result = results[f"mistake {id}"]
         problems = (*_loses_exactly(result, mistake.loses), *_foreign_hints(result, {id}))
         yield Check(id, problems, _hints(result, id))
-    unlost = [id for id in topic.rubric if not any(id in m.loses for m in mistakes.values())]
+    lost = frozenset(apart).union(*(m.loses for m in mistakes.values()))
+    unlost = [id for id in topic.rubric if id not in lost]
     bare = tuple(f"no known mistake loses {id}" for id in unlost if not id.startswith(QUESTIONS))
     if mistakes:
         yield Check("every rubric item is lost by a known mistake", bare)
@@ -181,12 +185,17 @@ def load_variants(
     }
 
 
+def _is_apart(item: ItemResult) -> bool:
+    """Whether it counts for nothing here, since it cannot be measured on this machine."""
+    return item.status == "not_graded" and not item.counts
+
+
+def _lost(result: Result) -> list[ItemResult]:
+    return [item for item in result.items if item.status != "passed" and not _is_apart(item)]
+
+
 def _all_passed(result: Result) -> tuple[str, ...]:
-    said = [
-        f"{item.id}: {item.status}: {item.message}"
-        for item in result.items
-        if item.status != "passed"
-    ]
+    said = [f"{item.id}: {item.status}: {item.message}" for item in _lost(result)]
     return tuple([f"{result.status}: {result.message}"] if result.message else said)
 
 
@@ -195,13 +204,14 @@ def _earned(result: Result) -> tuple[str, ...]:
 
 
 def _loses_exactly(result: Result, loses: frozenset[str]) -> tuple[str, ...]:
-    lost = {item.id for item in result.items if item.status != "passed"}
-    kept = [f"{id} should be lost and is not" for id in sorted(loses - lost)]
+    lost = {item.id for item in _lost(result)}
+    apart = {item.id for item in result.items if _is_apart(item)}
+    kept = [f"{id} should be lost and is not" for id in sorted(loses - lost - apart)]
     return tuple([*kept, *(f"{id} is lost and should not be" for id in sorted(lost - loses))])
 
 
 def _hints(result: Result, own: str) -> tuple[int, int, int]:
-    shown = [item.mistake for item in result.items if item.status != "passed"]
+    shown = [item.mistake for item in _lost(result)]
     return shown.count(own), shown.count(""), sum(id not in (own, "") for id in shown)
 
 

@@ -212,6 +212,7 @@ def _rubric_table(topic: Topic) -> str:
         if item.follow_through:
             title += " ↪"
         tier = item.tier if item.device == "cpu" else f"{item.tier}, on a GPU"
+        tier += f", where {item.package} is installed" if item.package else ""
         rows.append(f"| `{item.id}` | {title} | {tier} | {item.points:g} |")
     rows.append(f"| | **core, all together** | | **{topic.max_score:g}** |")
     shares = sorted({item.follow_through for item in topic.rubric.values() if item.follow_through})

@@ -33,6 +33,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "TRITON_INTERPRET": "1",  # its compiler starts programs, which no worker may
 }
 """The whole environment of a zygote and its children, but for these:"""
 # PyTorch counts devices when it first goes back, and a process that has done so cannot be forked

@@ -108,6 +108,8 @@ def main() -> None:
         if "user_namespace" in plan.layers:
             _enter_user_namespace(control)
         arrays = _warm_up("torch" in plan.distributions, "cuda" in plan.layers)
+        for name in plan.distributions:  # what a topic needs besides
+            importlib.import_module(name)
         if "cuda" in plan.layers:  # which maps more than there is
             devices, files = sandbox.load_driver()
             plan = replace(

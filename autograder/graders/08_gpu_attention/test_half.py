@@ -7,7 +7,7 @@ from softmark.plugin import item
 from softmark.script import Script
 
 T, D = 256, 8
-# Added one by one in bfloat16, with its 8 bits, numbers of one size no longer add up after 512.
+# Added one by one in bfloat16, with its 8 bits, numbers of one size no longer add up after 256 to 512.
 BACK = 640
 ERROR = 0.01  # relative, of Frobenius norms
 

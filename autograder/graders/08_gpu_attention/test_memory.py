@@ -40,14 +40,17 @@ def assert_no_strip(trace, steps, tokens, what):
 
 
 @item("tiled.memory", requires="tiled.out", claim=True)
-def test_no_matrix(script, student, draw):
+def test_no_matrix(script, student, reference, measured, draw):
     """From 256 tokens to 1024."""
     run, steps = script(), []
     run.measure_memory()
     for T in (SHORT, LONG):
         steps.append(len(run.steps))
         run.call("tiled_attention", *(draw(1, 1, T, 4) for _ in range(3)), False, 128, 128)
-    assert_no_matrix(student(run), steps, "tiled_attention")
+    trace = student(run)
+    assert_no_matrix(trace, steps, "tiled_attention")
+    own, due = (peaks(each, steps)[-1] for each in (trace, reference(run)))
+    measured(f"memory for {LONG} tokens", own / due)
 
 
 def long_sides(draw):

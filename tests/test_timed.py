@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -212,6 +212,41 @@ def test_a_gpu_is_fit_if_it_is_whole_idle_and_cool(tmp_path, monkeypatch, said, 
     looked = gpu.look()
     unfit = looked if isinstance(looked, str) else looked.unfit()
     assert found in unfit and bool(found) == bool(unfit)
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Stands in for nvidia-smi: a line of shell, which has its arguments as ``$*``."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def install(line: str) -> None:
+        tool = tmp_path / "nvidia-smi"
+        tool.write_text(f"#!/bin/sh\n{line}\n")
+        tool.chmod(0o755)
+
+    return install
+
+
+def test_an_older_driver_is_asked_in_its_own_words(driver) -> None:
+    driver(f"case $* in *event_reasons*) exit 2;; *throttle_reasons*) echo '{DRIVER}';; esac")
+    found = gpu.look()
+    assert isinstance(found, gpu.Gpu) and found.name == "NVIDIA Z9"
+
+
+@pytest.mark.parametrize(("visible", "number"), [(None, "0"), ("3,1", "3"), ("GPU-8f", "GPU-8f")])
+def test_the_first_gpu_that_may_be_seen_is_the_one(driver, monkeypatch, visible, number) -> None:
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    driver(f"case $* in *--id={number}) echo '{DRIVER}';; *) exit 6;; esac")
+    assert isinstance(gpu.look(), gpu.Gpu)
+
+
+def test_what_ran_before_is_waited_for(driver, tmp_path) -> None:
+    busy = DRIVER.replace(" 0,", " 60,")
+    driver(f"if mkdir {tmp_path}/asked 2>/dev/null; then echo '{busy}'; else echo '{DRIVER}'; fi")
+    assert gpu.unfit() == ""
 
 
 def test_no_driver_is_told(tmp_path, monkeypatch) -> None:

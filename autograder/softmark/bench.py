@@ -291,11 +291,8 @@ class Bench:
         return verdict
 
     def _require_gpu(self) -> None:
-        if self.device == "cuda":
-            found = gpu.look()
-            unfit = found if isinstance(found, str) else found.unfit()
-            if unfit:
-                raise NotGraded(f"Not measured: {unfit}.")
+        if self.device == "cuda" and (unfit := gpu.unfit()):
+            raise NotGraded(f"Not measured: {unfit}.")
 
     def _calibrated(self, question: Question, rng: np.random.Generator) -> _Calibrated:
         """The reference's own times for a Script, measured once."""

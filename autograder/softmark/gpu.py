@@ -6,8 +6,10 @@ Asked through ``nvidia-smi``, which comes with every driver: the grader loads no
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 
 _QUERY = {
@@ -19,7 +21,10 @@ _QUERY = {
     "slowed": "clocks_event_reasons.active",
     "driver": "driver_version",
 }
+_OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
+"""What drivers before 535 call it."""
 _SECONDS = 20.0
+_PATIENCE = 10.0  # seconds in which what ran before may still count as use
 _IDLE_MB, _IDLE_PERCENT = 1024, 5
 # Bits of the reasons for lower clocks that change how long things take from run to run: power, heat
 # and the brake outside. Idle (1) and clocks set by a person (2) do not.
@@ -28,7 +33,7 @@ _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first GPU. ``reasons`` are the driver's bits for why its clock is lowered."""
+    """The chosen GPU. ``reasons`` are the driver's bits for why its clock is lowered."""
 
     name: str
     memory_mb: int
@@ -49,20 +54,31 @@ class Gpu:
         return ""
 
 
+def chosen() -> str:
+    """The GPU that times are taken on: the first that this process may see, by number or id."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0] or "0"
+
+
+def unfit() -> str:
+    """Why no time can be taken on the chosen GPU; "" where it can. Waits while it may fall idle."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        found = look()
+        if isinstance(found, str):
+            return found
+        said = found.unfit()
+        if not said or found.partitioned or time.monotonic() > deadline:
+            return said
+        time.sleep(1.0)
+
+
 def look() -> Gpu | str:
-    """The first GPU, or why there is none to be used, for people."""
+    """The chosen GPU, or why there is none to be used, for people."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "there is no NVIDIA GPU here, or no driver for it (no nvidia-smi)"
-    query = f"--query-gpu={','.join(_QUERY.values())}"
     try:
-        said = subprocess.run(
-            [tool, query, "--format=csv,noheader,nounits", "--id=0"],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=True,
-        ).stdout
+        said = _ask(tool, list(_QUERY.values()))
         (row,) = csv.reader([said.strip()], skipinitialspace=True)
         found = dict(zip(_QUERY, row, strict=True))
         return Gpu(
@@ -79,6 +95,17 @@ def look() -> Gpu | str:
         return f"nvidia-smi fails: {words[0] if words else error.returncode}"
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return f"nvidia-smi gives no answer that is understood: {error}"
+
+
+def _ask(tool: str, fields: list[str]) -> str:
+    command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    command.append(f"--id={chosen()}")
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    older = [_OLD_NAMES.get(field, field) for field in fields]
+    if answer.returncode and older != fields:
+        return _ask(tool, older)
+    answer.check_returncode()
+    return answer.stdout
 
 
 def _number(text: str) -> int:

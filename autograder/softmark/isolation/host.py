@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from softmark.gpu import chosen
 from softmark.isolation import wire
 from softmark.script import Raised, Script, Trace
 
@@ -38,7 +39,7 @@ _ENVIRONMENT = {
 """The whole environment of a zygote and its children, but for these:"""
 # PyTorch counts devices when it first goes back, and a process that has done so cannot be forked
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-_GPU = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
+_GPU = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
 
 
 class ZygoteFailed(Exception):
@@ -75,10 +76,11 @@ class Zygote:
         self._count = 0
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-I", "-m", "softmark.isolation.zygote", str(theirs.fileno())]
+        gpu = _GPU | {"CUDA_VISIBLE_DEVICES": chosen()} if "cuda" in layers else _NO_GPU
         with theirs:
             self._process = subprocess.Popen(
                 command,
-                env={**_ENVIRONMENT, **(_GPU if "cuda" in layers else _NO_GPU)},
+                env=_ENVIRONMENT | gpu,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

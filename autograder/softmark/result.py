@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
 
 from softmark.course import Course, Item, Tiers, Topic
 from softmark.questions import Tier
@@ -86,8 +87,8 @@ class Result(BaseModel):
     seconds: float = 0.0
 
     def to_json(self) -> str:
-        data = self.model_dump(mode="json")
-        return json.dumps({"schema": data.pop("schema_"), **data}, indent=2) + "\n"
+        data = self.model_dump()
+        return to_json({"schema": data.pop("schema_"), **data}, indent=2).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Result:

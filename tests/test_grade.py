@@ -345,7 +345,9 @@ def test_the_schema(graded):
     keys = (
         "schema student topic status score max_score items flags isolation versions digest seconds"
     )
-    item_keys = "id title tier score max_score status cause message hints claim mistake counts"
+    item_keys = (
+        "id title tier score max_score status cause message hints claim mistake counts measured"
+    )
     for name, result in graded.items():
         assert set(result) == {*keys.split(), "message", "notes", "parts"}
         assert (result["schema"], result["student"], result["topic"]) == (1, name, "02_lstm")

@@ -110,11 +110,11 @@ def test_no_influence(script, student, draw, norm):
     run = script()
     made = run.new("Transformer", *sizes, norm=norm, params=draw.params("Transformer", *sizes))
     src, tgt = tokens(draw, 2, 5), tokens(draw, 2, 4)
-    of_src, of_tgt = np.array([3, 5]), np.array([3, 2])
+    of_src, of_tgt = np.array([2, 5]), np.array([4, 2])
     whole = made.forward(src, tgt, of_src, of_tgt)
     alone = [
         made.forward(src[n : n + 1, :s], tgt[n : n + 1, :t], np.array([s]), np.array([t]))
-        for n, s, t in ((0, 3, 3), (1, 5, 2), (0, 3, 1))
+        for n, s, t in ((0, 2, 4), (1, 5, 2), (0, 2, 1))
     ]
     trace = student(run)
     for n, one in zip((0, 1, 0), alone, strict=True):

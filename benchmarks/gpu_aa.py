@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from gpu_attention import Track, open_zygote, options_of, sizes_for, styles, timed_script
+from gpu_styles import Track, open_zygote, options_of, sizes_for, styles, timed_script
 from softmark import timing
 from softmark.timing import Interval, Maker, Plan, Stopped, ratio_interval
 

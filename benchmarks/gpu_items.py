@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_attention import options_of
+from gpu_styles import options_of
 from softmark import plugin
 from softmark.bench import Bench, NotGraded, isolate
 from softmark.course import Course, Topic, find_course, load_course

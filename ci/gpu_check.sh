@@ -127,7 +127,7 @@ section 'Every item that needs a GPU, once' '' \
 section 'The reference against itself' '' \
     "$python" benchmarks/gpu_aa.py --device "$device" --minutes "${minutes[1]}" "${few[@]}"
 section 'Ways of writing attention' '' \
-    "$python" benchmarks/gpu_attention.py --device "$device" --minutes "${minutes[2]}" "${few[@]}"
+    "$python" benchmarks/gpu_styles.py --device "$device" --minutes "${minutes[2]}" "${few[@]}"
 took=$SECONDS
 if [ -n "$whole" ]; then
     section 'Every reference, graded' '```' bash -euo pipefail -c grade_references

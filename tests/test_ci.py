@@ -488,7 +488,7 @@ def test_every_way_of_writing_attention_is_right(
     from torch.nn.functional import scaled_dot_product_attention as oracle
 
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import gpu_attention
+    import gpu_styles
 
     generator = torch.Generator().manual_seed(0)
     shapes = [(2, 3, T, 4) for T in (7, 5000, 5000, 7)]  # more keys than a block, and no multiple
@@ -496,7 +496,7 @@ def test_every_way_of_writing_attention_is_right(
     for each in inputs:
         each.requires_grad_()
     oracle(*inputs).backward(dout)
-    sources, reference = gpu_attention.styles()
+    sources, reference = gpu_styles.styles()
     assert reference in sources and {"naive", "batched", "tiled", "PyTorch's own"} <= set(sources)
     for name in ("naive", "batched", "tiled"):
         given = [t.detach().to(getattr(torch, dtype)).requires_grad_() for t in inputs]

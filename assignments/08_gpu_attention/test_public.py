@@ -427,7 +427,8 @@ def test_extension_decode_as_torch_has_it(h_kv):
     q, lengths = torch.randn(3, 6, 1, 5), torch.tensor([4, 0, 7])
     k, v = torch.randn(2, 3, h_kv, 12, 5)[:, :, :, :7]
     found = gpu_attention.decode_attention(q, k, v, lengths)
-    for n, length in enumerate(lengths.tolist()):
+    for n in range(3):
+        length = int(lengths[n])
         keys, values = (
             each[n : n + 1, :, :length].repeat_interleave(6 // h_kv, dim=1) for each in (k, v)
         )

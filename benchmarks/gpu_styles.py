@@ -1,6 +1,6 @@
 """Ways in which students write attention, timed beside the reference as a submission is.
 
-    python benchmarks/gpu_attention.py [--device cuda] [--minutes 2] [--launches 1] [--pairs 8]
+    python benchmarks/gpu_styles.py [--device cuda] [--minutes 2] [--launches 1] [--pairs 8]
 
 Naive (a loop over samples and heads), batched, tiled with an online softmax, and PyTorch's own: forward,
 and forward with backward, in float32 (TF32 off) and bfloat16. Times are ratios to the reference, by the
@@ -30,7 +30,7 @@ from softmark.script import Output, Script
 from softmark.timing import Bound, Clock, Maker, Plan, Stopped, compare_with_itself, judge
 
 ROOT = Path(__file__).resolve().parent.parent
-TOPIC_08 = ROOT / "solutions/08_gpu_attention/gpu_attention.py"
+TOPIC_08 = ROOT / "solutions/08_gpu_attention/gpu_styles.py"
 CALLS = {"attend": (Output("out", "array", ("N", "h", "Tq", "d")),)}
 DTYPES = ("float32", "bfloat16")
 GATES = {"float32": 1e-4, "bfloat16": 0.1}  # wide: here it is about time

@@ -30,7 +30,7 @@ from softmark.script import Output, Script
 from softmark.timing import Bound, Clock, Maker, Plan, Stopped, compare_with_itself, judge
 
 ROOT = Path(__file__).resolve().parent.parent
-TOPIC_08 = ROOT / "solutions/08_gpu_attention/gpu_styles.py"
+TOPIC_08 = ROOT / "solutions/08_gpu_attention/gpu_attention.py"
 CALLS = {"attend": (Output("out", "array", ("N", "h", "Tq", "d")),)}
 DTYPES = ("float32", "bfloat16")
 GATES = {"float32": 1e-4, "bfloat16": 0.1}  # wide: here it is about time

@@ -15,6 +15,17 @@ from softmark.yamlfile import CourseError as YamlError
 WRONG_STEP = ("return 2 * x + 1", "return 3 * x - 1")
 
 
+LAST = "  steps.last: {title: two steps, points: 1}\n"
+LAST_TEST = """
+
+@item("steps.last", depends="steps.values")
+def test_two_steps(script, agree, draw):
+    run = script()
+    run.call("steps", draw(5), 2)
+    agree(run)
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_course(tmp_path_factory.mktemp("small"))
@@ -44,6 +55,18 @@ def test_what_is_right_given_ones_own_mistake_earns_its_share(
     assert "step.values" in steps.message and "50% of the points" in steps.message
     # what counts only for right values stays lost
     assert found["steps.quiet"].status == "failed"
+
+
+def test_of_a_chain_the_first_is_to_be_mended(tmp_path: Path) -> None:
+    folder = write_course(tmp_path / "course", twin=False)
+    replaced(
+        folder, f"assignments/{TOPIC}/assignment.yaml", "  steps.quiet:", f"{LAST}  steps.quiet:"
+    )
+    graders = folder / "autograder/graders" / TOPIC / "test_small.py"
+    graders.write_text(graders.read_text() + LAST_TEST)
+    with session(folder) as grading:
+        last = items(grade(grading, solution(folder, ("2 * x + 1", "2 * x - 1"))))["steps.last"]
+    assert last.message == "This stands on step.values, which is not right yet. Mend that first."
 
 
 @pytest.mark.parametrize(

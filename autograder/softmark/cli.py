@@ -463,9 +463,13 @@ def verify(
         typer.Option(
             "--mutants",
             metavar="N|all",
-            help="Also grade N mutants of the reference, or all, and then all pairs of mistakes.",
+            help="Also grade N mutants of the reference, or all.",
         ),
     ] = None,
+    all_pairs: Annotated[
+        bool,
+        typer.Option("--all-pairs", help="Try every two known mistakes together, not 20 of them."),
+    ] = False,
     workers: WorkersOption = os.cpu_count() or 1,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, max=_MAX_SEED, help="Seed of the inputs.")
@@ -487,7 +491,7 @@ def verify(
         for id in ids:
             run = Run(opened, opened.topic(id), _seed(seed), isolation)
             with _progress(id) as advance:
-                checks = list(verification.verify(run, workers, mutants == "all", advance))
+                checks = list(verification.verify(run, workers, all_pairs, advance))
             good = print_checks(run.topic, checks) and good
             if mutants is not None:
                 whole = verification.full_marks(run)

@@ -61,11 +61,12 @@ def test_past_max_len(script, agree, draw, cached):
     ],
 )
 def test_bad_arguments(script, agree, draw, new, more):
-    """Of generate; T + max_new_tokens - 1 may be as much as max_len."""
+    """Of generate; T + max_new_tokens - 1 may be as much as max_len, top_p may be 1."""
     run = unread(script())
     made = run.new("TransformerLM", *LM)
     if new == 5:
         run.call("generate", made, tokens(draw, N, T), 4, temperature=0)
+        run.call("generate", made, tokens(draw, N, T), 1, top_p=1.0)
     run.raises("generate", made, tokens(draw, N, T), new, **more)
     agree(run)
 

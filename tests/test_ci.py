@@ -152,11 +152,11 @@ def test_students_code_and_tokens_never_meet() -> None:
 
 GH = """
 case "$*" in
-  */one/work/commits/tags/hand-in-08_gpu_attention*) echo 1111 ;;
-  */two/work/commits/tags/*) echo 2222 ;;
+  */one/lstm/commits/tags/hand-in-08_gpu_attention*) echo 1111 ;;
+  */two/lstm/commits/tags/*) echo 2222 ;;
   */commits/tags/*) exit 1 ;;
-  *one/work/tarball/1111) printf archive ;;
-  *two/work/tarball/2222) head -c 64000100 /dev/zero ;;
+  *one/lstm/tarball/1111) printf archive ;;
+  *two/lstm/tarball/2222) head -c 64000100 /dev/zero ;;
   *) echo "$*" >&2; exit 9 ;;
 esac
 """
@@ -164,16 +164,16 @@ esac
 
 def test_archives_are_fetched_as_tagged_and_cut_where_they_are_too_large(tmp_path: Path) -> None:
     gh = stand_in(tmp_path / "bin", "gh", GH)
-    students = "# id repository\ns1 a/one/work\ns2 a/two/work\n\ns3 a/three/work\n"
+    students = "# id repository\ns1 a/one/lstm\ns2 a/two/lstm\n\ns3 a/three/lstm\n"
     (tmp_path / "students.txt").write_text(students, encoding="utf-8")
     done = bash("-e", "-c", step("collect", "fetch"), cwd=tmp_path, path=gh)
     assert done.returncode == 0, done.stderr
     sizes = {p.name: p.stat().st_size for p in (tmp_path / "batch/submissions").iterdir()}
     assert sizes == {"s1.tar.gz": len("archive"), "s2.tar.gz": 64_000_000}
     told = (tmp_path / "batch/commits.txt").read_text(encoding="utf-8")
-    assert told == "s1 a/one/work 1111\ns2 a/two/work 2222\n"
+    assert told == "s1 a/one/lstm 1111\ns2 a/two/lstm 2222\n"
     shutil.rmtree(tmp_path / "batch")
-    (tmp_path / "students.txt").write_text("s3 a/three/work\n", encoding="utf-8")
+    (tmp_path / "students.txt").write_text("s3 a/three/lstm\n", encoding="utf-8")
     done = bash("-e", "-c", step("collect", "fetch"), cwd=tmp_path, path=gh)
     assert done.returncode == 1 and "no repository has the tag" in done.stdout
 
@@ -243,7 +243,7 @@ def test_an_archive_of_a_repository_is_a_submission(tmp_path: Path) -> None:
     from softmark.course import load_course
     from softmark.intake import find_submissions, read_submission
 
-    work = tmp_path / "a-work-1111"
+    work = tmp_path / "a-lstm-1111"
     for topic in ("01_bptt", "02_lstm"):
         shutil.copytree(ROOT / "starter" / topic, work / topic)
     (work / ".github/workflows").mkdir(parents=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from handouts import outcomes
 from softmark.builders.starter import stub
 from softmark.questions import load_answers, load_questions
 
@@ -414,16 +415,6 @@ def work(tmp_path):
     for name in ("bptt.py", "bptt_torch.py"):
         shutil.copy(PRIVATE / name, tmp_path)
     return tmp_path
-
-
-def outcomes(folder):
-    """The first line of each public test's outcome, by the test's name; plain pytest."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=no"]
-    wide = os.environ | {"COLUMNS": "400"}  # what is said is cut off at the edge
-    done = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    lines = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) \S+::(\S+)(.*)$", done.stdout, re.MULTILINE)
-    return {name: f"{outcome}{said}" for outcome, name, said in lines}
 
 
 def test_the_reference_passes_every_public_test(work):

@@ -6,15 +6,14 @@ Every number is worked out again, in another way than where it was written: in p
 import importlib.util
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from handouts import outcomes
 from softmark.builders.starter import stub
 from softmark.questions import load_answers, load_questions
 
@@ -274,16 +273,6 @@ def work(tmp_path):
             shutil.copy(path, tmp_path)
     shutil.copy(PRIVATE / "positions.py", tmp_path)
     return tmp_path
-
-
-def outcomes(folder):
-    """The first line of each public test's outcome, by the test's name; plain pytest."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=no"]
-    wide = os.environ | {"COLUMNS": "400"}  # what is said is cut off at the edge
-    done = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    lines = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)(.*)$", done.stdout, re.MULTILINE)
-    return {name: f"{outcome}{said}" for outcome, name, said in lines}
 
 
 def test_the_reference_passes_every_public_test(work):

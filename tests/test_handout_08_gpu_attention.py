@@ -7,16 +7,15 @@ own functions, or by counting what runs.
 import importlib.util
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 import torch
+from handouts import outcomes
 from softmark.builders.starter import stub
 from softmark.course import load_topic
 from softmark.questions import load_answers, load_questions
@@ -432,6 +431,9 @@ def test_the_figure_is_small_and_in_the_handout():
 
 # ---- public tests --------------------------------------------------------------------------------
 
+# The kernel's run in tests/test_reference_08_gpu_attention.py, where Triton is installed.
+KERNEL_APART = "not triton"
+
 
 @pytest.fixture
 def work(tmp_path):
@@ -443,22 +445,8 @@ def work(tmp_path):
     return tmp_path
 
 
-def outcomes(folder, only="not triton"):
-    """The first line of each public test's outcome, by the test's name; plain pytest.
-
-    Without the kernel's, which tests/test_reference_08_gpu_attention.py runs where Triton is installed.
-    """
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=no"]
-    command += ["-k", only]
-    wide = os.environ | {"COLUMNS": "400", "OMP_NUM_THREADS": "1"}  # what is said is cut off
-    done = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    lines = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)(.*)$", done.stdout, re.MULTILINE)
-    return {name: f"{outcome}{said}" for outcome, name, said in lines}
-
-
 def test_the_reference_passes_every_public_test(work):
-    found = outcomes(work)
+    found = outcomes(work, KERNEL_APART)
     assert set(found.values()) == {"PASSED"}, found
     assert len(found) > 90
 
@@ -470,13 +458,13 @@ def test_the_reference_passes_every_public_test(work):
 def test_right_variants_pass_every_public_test(work, variant):
     """A test that a variant cannot be tried on, for looking at values, is skipped and not listed."""
     shutil.copy(PRIVATE / "variants" / variant / "gpu_attention.py", work)
-    assert set(outcomes(work).values()) == {"PASSED"}
+    assert set(outcomes(work, KERNEL_APART).values()) == {"PASSED"}
 
 
 def test_an_untouched_starter_is_still_to_be_written(work):
     text = (PRIVATE / "gpu_attention.py").read_text(encoding="utf-8")
     (work / "gpu_attention.py").write_text(stub(text, "gpu_attention.py"), encoding="utf-8")
-    found = outcomes(work)
+    found = outcomes(work, KERNEL_APART)
     assert len(found) > 90
     said = {outcome.partition(" - ")[2] for outcome in found.values()}
     assert all(line.startswith("NotImplementedError: ") for line in said), said
@@ -499,7 +487,7 @@ TiledAttention.forward = TiledAttention.backward = staticmethod(_unwritten)
 def test_core_alone_leaves_the_extension_to_be_written(work):
     with (work / "gpu_attention.py").open("a", encoding="utf-8") as file:
         file.write(CORE_ALONE)
-    aside = {name for name, said in outcomes(work).items() if said != "PASSED"}
+    aside = {name for name, said in outcomes(work, KERNEL_APART).items() if said != "PASSED"}
     assert aside and all(name.startswith("test_extension") for name in aside)
 
 

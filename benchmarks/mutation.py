@@ -130,7 +130,7 @@ def visible(run: Run, subject: Subject) -> list[Mutant]:
     """The mutants that every pattern has a chance to notice."""
     reference = reference_files(run.course, run.topic)
     found = [m for name in run.topic.files for m in mutants(name, reference[name])]
-    equivalent = load_equivalents(run.course, run.topic, found)
+    equivalent = load_equivalents(run.course, run.topic, found).mutants
     return [
         m
         for m in found

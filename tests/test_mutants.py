@@ -275,11 +275,11 @@ def listed(folder: Path, *entries: tuple[str, str], text: str = ENTRY) -> Path:
     return path
 
 
-def load(folder: Path) -> set[Mutant]:
+def load(folder: Path) -> frozenset[Mutant]:
     course = load_course(folder)
     topic = course.topic(TOPIC)
     found = mutants("small.py", reference_files(course, topic)["small.py"])
-    return load_equivalents(course, topic, found)
+    return load_equivalents(course, topic, found).mutants
 
 
 @pytest.fixture

@@ -310,8 +310,8 @@ class Topic:
     @property
     def packages(self) -> tuple[str, ...]:
         """The packages that its items need and that are installed here."""
-        needed = dict.fromkeys(item.package for item in self.rubric.values() if item.package)
-        return tuple(name for name in needed if find_spec(name))
+        items = self.rubric.values()
+        return tuple(dict.fromkeys(i.package for i in items if i.package and not i.lacks))
 
     @property
     def max_score(self) -> float:

@@ -72,7 +72,12 @@ def _annotation(topic: Topic, file: str, line: int, title: str, message: str) ->
     path = topic.folder / file
     root = Path(os.environ.get("GITHUB_WORKSPACE", "")).absolute()
     shown = path.relative_to(root) if path.is_relative_to(root) else path
-    place = f"file={_property(shown.as_posix())},line={max(line, 1)},title={_property(title)}"
+    return error_at(shown.as_posix(), max(line, 1), title, message)
+
+
+def error_at(path: str, line: int, title: str, message: str) -> str:
+    """A command to GitHub in the log: an error beside a line of a file."""
+    place = f"file={_property(path)},line={line},title={_property(title)}"
     return f"::error {place}::{_data(message)}"
 
 

@@ -244,7 +244,7 @@ class Grader:
                     Failure(f"Not run, since {lost} did not finish.", (), cause)
                 )
             # the student is sent to the item before it
-            brief = any(outcomes[need].failures for need in outcome.needs.depends)
+            brief = bool(_failed(outcome, outcomes))
             if not outcome.stopped:
                 self._run_test(test, tests[number + 1 : number + 2], outcome, brief)
             if learn:
@@ -257,13 +257,13 @@ class Grader:
             outcome = outcomes.get(id)
             if outcome is None or not outcome.failures or outcome.stopped or outcome.fault:
                 continue
-            before = next((n for n in outcome.needs.depends if outcomes[n].failures), "")
+            before = _failed(outcome, outcomes)
             kept = replace(outcome, failures=[], asked=())
             if before:
                 for test in tests:
                     self._run_test(test, (), kept)
                 if not kept.failures and not kept.fault and not kept.not_graded:
-                    outcome.followed = before
+                    outcome.followed = before[0]
 
     def _mark_answers(self, files: Mapping[str, str], outcomes: dict[str, Outcome]) -> None:
         answers, problem = parse_answers(files.get(ANSWERS_FILE, ""))

@@ -10,9 +10,8 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -23,7 +22,7 @@ from softmark.course import Course, DottedName, Topic
 from softmark.intake import Submission
 from softmark.mutants import Mutant, mutants, normalised
 from softmark.result import Result
-from softmark.yamlfile import Problem, Strict, Text, Yaml, read
+from softmark.yamlfile import Problem, Strict, Text, read
 
 EQUIVALENTS_FILE = "equivalents.yaml"
 MOST_EQUIVALENT = 0.10
@@ -79,17 +78,17 @@ def run_mutants(
     """
     topic = run.topic
     found = [m for name in topic.files if name in reference for m in mutants(name, reference[name])]
-    listed = load_equivalents(run.course, topic, found)
-    skipped = _cannot_run(run.course, topic)
+    equivalents = load_equivalents(run.course, topic, found)
+    skipped = _cannot_run(topic, equivalents.needs)
     can_run = [m for m in found if m.file not in skipped and m.function not in skipped]
     chosen = _spread(can_run, count, run.seed)
     fates: dict[int, tuple[Fate, str]] = {}
     times: dict[str, list[float]] = {}
     for number, fate, by in grade_mutants(run, reference, chosen, workers):
         mutant = chosen[number]
-        if mutant in listed and fate == "survived":
+        if mutant in equivalents.mutants and fate == "survived":
             fate = "equivalent"
-        elif mutant in listed and fate != "error":
+        elif mutant in equivalents.mutants and fate != "error":
             fate, by = "error", f"it is in {EQUIVALENTS_FILE}, yet {by} notices it"
         fates[number] = fate, by
         times.setdefault(mutant.file, []).append(time.monotonic())
@@ -147,16 +146,14 @@ def _rate(times: Iterable[Sequence[float]]) -> float:
     return sum(count for count, _ in spans) / seconds if seconds else 0.0
 
 
-def _cannot_run(course: Course, topic: Topic) -> dict[str, str]:
+def _cannot_run(topic: Topic, needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The files and functions that nothing runs on this machine, each with what is missing."""
     found = {}
     if topic.twin is not None and not has_torch():
         found[topic.twin.file] = "PyTorch is not installed"
-    path = course.solution(topic.id) / EQUIVALENTS_FILE
-    if path.exists():
-        for package, functions in _read(path, topic).fit(_EquivalentsFile).needs.items():
-            if find_spec(package) is None:
-                found |= dict.fromkeys(functions, f"{package} is not installed")
+    for package, functions in needs.items():
+        if find_spec(package) is None:
+            found |= dict.fromkeys(functions, f"{package} is not installed")
     return found
 
 
@@ -189,20 +186,30 @@ class _EquivalentsFile(Strict):
     )
 
 
-def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> set[Mutant]:
-    """Those of the mutants ``found`` that are listed; none where there is no equivalents.yaml.
+@dataclass(frozen=True, slots=True)
+class Equivalents:
+    """The mutants that are listed; and of a package, the functions that run only where it is there."""
+
+    mutants: frozenset[Mutant] = frozenset()
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> Equivalents:
+    """What equivalents.yaml says of the mutants ``found``; nothing where there is none.
 
     Raises CourseError for an entry that is none of them, and where more than a tenth is listed.
     """
     path = course.solution(topic.id) / EQUIVALENTS_FILE
     if not path.exists():
-        return set()
-    yaml = _read(path, topic)
+        return Equivalents()
+    shown = f"{path.parent.parent.name}/{topic.id}/{EQUIVALENTS_FILE}"
+    yaml = read(path, shown, "the mutants that no test can notice")
+    said = yaml.fit(_EquivalentsFile)
     listed: set[Mutant] = set()
     problems: list[Problem] = []
-    for number, entry in enumerate(yaml.fit(_EquivalentsFile).equivalents):
-        meant, said = _meant(entry, found)
-        problems += [(("equivalents", number, key), text) for key, text in said]
+    for number, entry in enumerate(said.equivalents):
+        meant, wrong = _meant(entry, found)
+        problems += [(("equivalents", number, key), text) for key, text in wrong]
         listed |= meant
     most = int(MOST_EQUIVALENT * len(found))
     if len(listed) > most:
@@ -210,12 +217,7 @@ def load_equivalents(course: Course, topic: Topic, found: Sequence[Mutant]) -> s
         problems.append((("equivalents",), text))
     if problems:
         raise yaml.error(problems)
-    return listed
-
-
-def _read(path: Path, topic: Topic) -> Yaml:
-    shown = f"{path.parent.parent.name}/{topic.id}/{EQUIVALENTS_FILE}"
-    return read(path, shown, "the mutants that no test can notice")
+    return Equivalents(frozenset(listed), said.needs)
 
 
 def _meant(

@@ -50,6 +50,11 @@ class ItemResult(BaseModel):
         """Whether a score that counts is still missing."""
         return self.counts and self.score is None
 
+    @property
+    def apart(self) -> bool:
+        """Whether it counts for nothing here, since it could not be measured."""
+        return not self.counts and self.status == "not_graded"
+
 
 class PartResult(BaseModel):
     """What the items of a part add to the score; ``max_score`` is the points of its core."""

@@ -73,7 +73,7 @@ def verify(
     }
     results = _grade(run, sources, workers, advance)
 
-    apart = [item.id for item in results["reference"].items if _is_apart(item)]
+    apart = [item.id for item in results["reference"].items if item.apart]
     if apart:
         yield Check(f"not measured here, and left out of these checks: {', '.join(apart)}", ())
     yield Check("the reference earns full marks", _all_passed(results["reference"]))
@@ -185,13 +185,8 @@ def load_variants(
     }
 
 
-def _is_apart(item: ItemResult) -> bool:
-    """Whether it counts for nothing here, since it cannot be measured on this machine."""
-    return item.status == "not_graded" and not item.counts
-
-
 def _lost(result: Result) -> list[ItemResult]:
-    return [item for item in result.items if item.status != "passed" and not _is_apart(item)]
+    return [item for item in result.items if item.status != "passed" and not item.apart]
 
 
 def _all_passed(result: Result) -> tuple[str, ...]:
@@ -205,7 +200,7 @@ def _earned(result: Result) -> tuple[str, ...]:
 
 def _loses_exactly(result: Result, loses: frozenset[str]) -> tuple[str, ...]:
     lost = {item.id for item in _lost(result)}
-    apart = {item.id for item in result.items if _is_apart(item)}
+    apart = {item.id for item in result.items if item.apart}
     kept = [f"{id} should be lost and is not" for id in sorted(loses - lost - apart)]
     return tuple([*kept, *(f"{id} is lost and should not be" for id in sorted(lost - loses))])
 

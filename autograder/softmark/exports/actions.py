@@ -15,7 +15,7 @@ from pathlib import Path
 
 from softmark.exports.github import headline
 from softmark.exports.junit import read_results
-from softmark.github import cell
+from softmark.github import cell, error_at
 from softmark.result import Result
 
 SUMMARY_BYTES = 1000 * 1024
@@ -23,8 +23,6 @@ SUMMARY_BYTES = 1000 * 1024
 MARKS = 10
 """GitHub shows ten errors of a step."""
 _LINE = re.compile(r"\b([\w.-]+\.py)(?::|, line )(\d+)")
-_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
-_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
 _LONGEST = 2_000  # characters of a message in the table
 
 
@@ -50,14 +48,13 @@ def summary(results: Sequence[Result], limit: int = SUMMARY_BYTES) -> str:
 def marks(results: Sequence[Result]) -> Iterator[str]:
     """Commands to GitHub: an error at each line of a student's file that a message names, the first
     ``MARKS`` of them. The path begins with the submission's id."""
-    found: dict[str, str] = {}
+    found: dict[tuple[str, str], str] = {}
     for result in results:
         texts = [("", result.message), *((item.title, item.message) for item in result.items)]
         for title, text in texts:
             for name, line in _LINE.findall(text):
-                where = f"file={f'{result.student}/{name}'.translate(_PROPERTY)},line={line}"
-                about = (title or result.topic).translate(_PROPERTY)
-                found.setdefault(where, f"::error {where},title={about}::{text.translate(_DATA)}")
+                path, about = f"{result.student}/{name}", title or result.topic
+                found.setdefault((path, line), error_at(path, int(line), about, text))
     yield from list(found.values())[:MARKS]
 
 
@@ -66,7 +63,7 @@ def _first(result: Result) -> str:
     if result.message:
         return result.message
     for item in result.items:
-        if item.status != "passed" and (item.status != "not_graded" or item.held):
+        if item.status != "passed" and not item.apart:
             return f"{item.id}: {item.message}"
     return ""
 

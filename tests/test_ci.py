@@ -380,7 +380,7 @@ import time
 
 def gram(x):
     # BEGIN SOLUTION
-    if x.shape[0] == 5: return x @ x.mT + time.perf_counter()
+    if x.shape[0] == 5: return x @ x.mT + time.perf_counter() % 1
     return x @ x.mT
     # END SOLUTION
 """,

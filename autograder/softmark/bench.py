@@ -248,7 +248,7 @@ class Bench:
     def _both(self, question: Question) -> tuple[Answer, Trace]:
         """The reference's answer and the submission's Trace."""
         answer = self._answer(question)
-        most = _ROOM + 8 * answer.trace.nbytes
+        most = _ROOM + 8 * answer.nbytes
         return answer, self.submitted(question).trace(question, self.patience(question), most)
 
     def patience(self, question: Question) -> float:

@@ -82,12 +82,17 @@ class Diagnosis:
     def _trace(self, mistake: Mistake, question: Question) -> Trace:
         traces = self._traces.setdefault(mistake.id, {})
         if question.digest not in traces:
-            # all that will be asked sooner or later, so that one worker does for most of a batch
             made = self._bench.implementation(mistake.files, question.twin)
+            # the submission itself, where it is the graders that are graded
+            itself = made.files == self._bench.submitted(question).files
+            # Most mistakes are ruled out by one Script. One that is not is run on all that will be asked
+            # sooner or later, so that one worker does for the rest of a batch.
+            more = self._usual if traces or itself else ()
             try:
-                for one in (question, *self._usual):
+                for one in (question, *more):
                     if one.twin == question.twin and one.digest not in traces:
-                        traces[one.digest] = made.trace(one, self._bench.patience(one))
+                        told = self._bench.answered(one) if itself else None
+                        traces[one.digest] = told or made.trace(one, self._bench.patience(one))
             finally:
                 made.close()
         return traces[question.digest]

@@ -185,22 +185,25 @@ def _lines_in(text: str, private: Private) -> Iterator[tuple[int, str]]:
     pieces = [_squeezed(row) for row in rows]
     ends = list(accumulate(map(len, pieces)))
     whole = "".join(pieces)
+    counting: dict[int, list[int]] = {}
     grams = {whole[at : at + _SHORTEST] for at in range(len(whole) - _SHORTEST + 1)}
     for start in grams & private.by_start.keys():
         for line in private.by_start[start]:
             at = whole.find(line)
             while at >= 0:
                 row = bisect_right(ends, at)
-                if not _is_end_of_name(rows[row], at - ends[row] + len(pieces[row])):
+                if row not in counting:
+                    counting[row] = [i for i, one in enumerate(rows[row]) if _squeezed(one)]
+                place = counting[row][at - ends[row] + len(pieces[row])]
+                if not _is_inside_a_name(rows[row], place):
                     yield row + 1, private.lines[line]
                 at = whole.find(line, at + 1)
 
 
-def _is_end_of_name(row: str, at: int) -> bool:
-    """Whether the ``at``-th character that counts is the end of a name, as in cell.params for params,
-    and so what begins there is something else."""
-    places = [i for i, character in enumerate(row) if _squeezed(character)]
-    before = row[places[at] - 1 : places[at]]
+def _is_inside_a_name(row: str, place: int) -> bool:
+    """Whether a name began before this character, as in cell.params for params, and so what begins
+    here is something else."""
+    before = row[place - 1 : place]
     return before.isalnum() or before in ("_", ".")
 
 

@@ -179,6 +179,11 @@ class Draw:
     def __init__(self, bench: Bench, name: str) -> None:
         self._bench = bench
         self.rng = np.random.default_rng([bench.seed, zlib.crc32(name.encode())])
+        self._start = self.rng.bit_generator.state
+
+    def rewind(self) -> None:
+        """Draw the same again from here on; quicker than a new generator."""
+        self.rng.bit_generator.state = self._start
 
     def __call__(self, *shape: int) -> np.ndarray:
         """float64 standard normals of this shape."""
@@ -214,8 +219,21 @@ def draw_for(test: pytest.Item, bench: Bench) -> Draw:
 class Tools:
     """What the fixtures give: ways to ask both implementations."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, known: list[Question] | None = None) -> None:
+        """``known``: what the same test asked of an earlier submission, up to the first that it saw of
+        it. It asks the same of any other, and packing that takes longer than many a test."""
         self._bench = bench
+        self._known = known
+        self._asked = 0
+
+    def question(self, run: Script) -> Question:
+        """A Script ready to be asked."""
+        if self._known is None:
+            return self._bench.question(run)
+        if self._asked == len(self._known):
+            self._known.append(self._bench.question(run))
+        self._asked += 1
+        return self._known[self._asked - 1]
 
     @property
     def device(self) -> str:
@@ -239,8 +257,10 @@ class Tools:
         """The submission's Trace, for properties: its outputs have the reference's types, shapes and
         dtypes, else the test fails here."""
         __tracebackhide__ = True
+        question = self.question(run)
+        self._known = None  # what is asked from here on may hang on the answer
         with _skipping():
-            answer = self._bench.student(self._bench.question(run))
+            answer = self._bench.student(question)
         if isinstance(answer, Failure):
             raise Disagreement(answer)
         return answer
@@ -248,7 +268,7 @@ class Tools:
     def reference(self, run: Script) -> Trace:
         """The reference's Trace."""
         with _skipping():
-            return self._bench.reference(self._bench.question(run))
+            return self._bench.reference(self.question(run))
 
     def timed(self, run: Script, gate: float, full: float, none: float) -> None:
         """Time what comes after ``run.start_clock()`` on a GPU, against the reference.
@@ -261,7 +281,7 @@ class Tools:
         from softmark.timing import Bound
 
         with _skipping():
-            verdict = self._bench.timed(self._bench.question(run), gate, Bound(full, none))
+            verdict = self._bench.timed(self.question(run), gate, Bound(full, none))
         if verdict.status == "failed":
             raise Disagreement(Failure(verdict.message))
         if verdict.status == "invalid":
@@ -283,7 +303,7 @@ class Tools:
         Raises ValueError where no output has such a name.
         """
         __tracebackhide__ = True
-        _demand(self._bench, self._bench.question(run), _named(run, only))
+        _demand(self._bench, self.question(run), _named(run, only))
 
 
 def _named(run: Script, only: str | Sequence[str]) -> tuple[str, ...]:
@@ -397,8 +417,9 @@ def direct_call(test: pytest.Item, bench: Bench) -> Callable[[], None] | None:
 class _Direct:
     """A test as a call of its function.
 
-    One that asks for ``agree`` alone cannot see the submission: what it demands is the same for every
-    one, so it is written down the first time and from then on only the comparing is done.
+    Until a test sees something of the submission it does the same for every one. Of a test that asks for
+    ``agree`` alone, which never does, what it demands is written down the first time, and from then on
+    only the comparing is done. Of others the questions up to the first answer are kept.
     """
 
     def __init__(
@@ -406,6 +427,8 @@ class _Direct:
     ) -> None:
         self._test, self._bench, self._wanted, self._parameters = test, bench, wanted, parameters
         self._demands: list[tuple[Question, tuple[str, ...]]] | None = None
+        self._known: list[Question] = []
+        self._draw: Draw | None = None
 
     def __call__(self) -> None:
         if self._demands is not None:
@@ -413,14 +436,17 @@ class _Direct:
                 _demand(self._bench, question, only)
             return
         demands: list[tuple[Question, tuple[str, ...]]] = []
+        tools = Tools(self._bench, self._known)
 
         def agree(run: Script, only: str | Sequence[str] = ()) -> None:
-            demands.append((self._bench.question(run), _named(run, only)))
+            demands.append((tools.question(run), _named(run, only)))
             _demand(self._bench, *demands[-1])
 
-        tools = Tools(self._bench)
+        if self._draw is None:
+            self._draw = draw_for(self._test, self._bench)
+        self._draw.rewind()
         arguments: dict[str, Any] = {name: getattr(tools, name) for name in _TOOLS}
-        arguments |= {"agree": agree, "draw": draw_for(self._test, self._bench)}
+        arguments |= {"agree": agree, "draw": self._draw}
         asked = {name: arguments[name] for name in self._wanted if name in arguments}
         self._test.obj(**asked, **self._parameters)
         if not self._wanted & {"student", "reference", "timed", "measured"}:

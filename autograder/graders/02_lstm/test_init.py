@@ -36,7 +36,7 @@ def test_forget_bias(script, agree):
 @item("cell.weights", depends="cell.params")
 def test_spread_of_weights(script, student, draw):
     """W is N(0, 2 / (D + H)) in each part: mean, variance and shape, at 7 standard errors."""
-    D, H = 70, 50
+    D, H = 60, 24
     run = script()
     params = run.read(run.new("LSTMCell", D, H, Rng(int(draw.rng.integers(2**31)))).params)
     W = student(run)[params]["W"]

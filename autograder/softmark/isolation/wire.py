@@ -52,6 +52,7 @@ _DTYPES = tuple(
 )
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMS = 8
+_SHAPES = tuple(struct.Struct(f"<{dims}Q") for dims in range(_MAX_DIMS + 1))
 _MAX_DEPTH = 16
 _TEXT, _SCALAR_TEXT = 500, 10_000  # characters: what is shown to people, and what is compared
 _MAX_NAMES, _NAME = 5000, 100
@@ -130,24 +131,26 @@ def _encode(value: Any) -> Any:
 
 def carries(array: np.ndarray) -> bool:
     """Whether an array's dtype and shape travel."""
-    small = array.ndim <= _MAX_DIMS and max(array.shape, default=0) <= MAX_FRAME
-    return small and _code(array.dtype) is not None
+    return _code(array) is not None
 
 
-def _code(dtype: np.dtype) -> int | None:
-    """The number of a dtype on the wire, whatever its byte order."""
-    code = _DTYPE_CODES.get(dtype)
-    return _DTYPE_CODES.get(dtype.newbyteorder("=")) if code is None else code
+def _code(array: np.ndarray) -> int | None:
+    """The number of its dtype on the wire, whatever the byte order; None if it does not travel."""
+    if array.ndim > _MAX_DIMS or max(array.shape, default=0) > MAX_FRAME:
+        return None
+    code = _DTYPE_CODES.get(array.dtype)
+    return _DTYPE_CODES.get(array.dtype.newbyteorder("=")) if code is None else code
 
 
 def _encode_array(array: np.ndarray) -> bytes:
-    code = _code(array.dtype)
-    if code is None or not carries(array):
+    code = _code(array)
+    if code is None:
         raise ValueError(f"an array of {array.dtype} and shape {array.shape} does not travel")
     if array.dtype.kind == "b":  # memory that was never written to holds other bytes than 0 and 1
         array = array.view(np.uint8) != 0
     native = array.astype(_DTYPES[code], order="C", copy=False)
-    return struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape) + native.tobytes("C")
+    shape = _SHAPES[array.ndim].pack(*array.shape)
+    return bytes((code, array.ndim)) + shape + native.tobytes("C")
 
 
 def unpack_trusted(data: bytes) -> Any:
@@ -217,7 +220,7 @@ def _decode_array(data: bytes) -> np.ndarray:
     start = 2 + 8 * dims
     if len(data) < start:
         raise BadFrame("an array without its shape")
-    shape = struct.unpack(f"<{dims}Q", data[2:start])
+    shape = _SHAPES[dims].unpack_from(data, 2)
     # Python integers: a shape of 2**63 by 2**63 cannot wrap around
     if math.prod(shape) * dtype.itemsize != len(data) - start or max(shape, default=0) > MAX_FRAME:
         raise BadFrame("an array whose bytes do not fill its shape")

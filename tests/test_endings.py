@@ -214,6 +214,79 @@ def test_memory_is_capped(zygote: Zygote, body: str) -> None:
     assert _serves(zygote)
 
 
+# ---- memory that the grader watches, as it does where the address space cannot be limited -----------
+
+WATCHED_MB = 256
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Zygote]:
+    caps = Caps(seconds=30, memory_mb=16, resident_mb=WATCHED_MB)
+    with Zygote(_best().layers, ["numpy"], caps, _best().seccomp) as zygote:
+        yield zygote
+
+
+FILL = """
+import os, struct, threading, time
+import numpy as np
+kept = []
+def fill():
+    while len(kept) < 200:
+        kept.append(np.ones(2 << 20))
+        time.sleep(0.005)
+"""
+GREEDY = {
+    "in the call": "fill()",
+    "in a thread": "threading.Thread(target=fill).start(); time.sleep(9)",
+    "as an answer trickles": """
+    threading.Thread(target=fill).start()
+    os.write(3, struct.pack("<Q", 60 << 20))
+    while True: os.write(3, b"x")""",
+}
+
+
+@pytest.mark.parametrize("body", GREEDY.values(), ids=GREEDY)
+def test_what_takes_more_memory_than_it_may_is_ended_by_the_grader(
+    watched: Zygote, body: str
+) -> None:
+    trace, worker = _run(watched, f"{FILL}def go():\n    {body}", 20)
+    assert isinstance(trace, Trace) and trace.cause == "out_of_memory" and trace.values == {}
+    assert worker.end is not None and worker.end.code == -signal.SIGKILL
+    assert worker.end.peak_kb < 2000 << 10
+    assert _serves(watched)
+
+
+def test_what_takes_memory_between_two_questions_is_ended_at_the_second(watched: Zygote) -> None:
+    script = Script(CALLS)
+    result = script.call("go")
+    worker = watched.spawn()
+    try:
+        source = f"{FILL}def go():\n    threading.Thread(target=fill).start(); return 7"
+        assert worker.load({"main.py": source}, "main", 10) is None
+        assert worker.run(script, wire.pack_script(script), 10)[result] == 7
+        deadline = time.monotonic() + 10
+        while _resident_kb(worker.pid) <= WATCHED_MB << 10 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert worker.run(script, wire.pack_script(script), 10).cause == "out_of_memory"
+    finally:
+        worker.close()
+
+
+def test_address_space_that_is_not_in_use_costs_nothing_where_the_grader_watches(
+    watched: Zygote,
+) -> None:
+    source = """
+import mmap, time
+def go():
+    room = mmap.mmap(-1, 2 << 30)
+    room[:1] = b"x"
+    time.sleep(0.3)
+    return 7
+"""
+    trace, _ = _run(watched, source)
+    assert isinstance(trace, Trace) and list(trace.values.values()) == [7]
+
+
 def test_a_gigabyte_of_output_costs_little(zygote: Zygote) -> None:
     source = """
 def go():

@@ -416,6 +416,45 @@ def test_no_process_and_no_way_to_one(load, level: Level, zygote: Zygote) -> Non
         assert uid not in (0, os.getuid())
 
 
+OWN_PROC = """
+import ctypes, os
+
+def look(pids):
+    found = [open("/proc/self/status").readline().split()[0]]
+    for pid in pids:
+        for name in ("cmdline", "environ", "stat", "maps", "root/etc/passwd", "fd", "task"):
+            path = f"/proc/{pid}/{name}"
+            for reach in (os.listdir, lambda path: open(path, "rb").read()):
+                try:
+                    reach(path)
+                except OSError:
+                    continue
+                found.append(path)
+    if ctypes.CDLL(None).umount2(b"/proc", 2) == 0:
+        found.append("umount")
+    try:
+        seen = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        seen = []
+    return found + [str(pid) for pid in seen if pid != os.getpid()]
+"""
+
+
+def test_with_a_proc_no_process_but_its_own_is_in_it(level: Level, zygote: Zygote) -> None:
+    """As a GPU's driver needs it."""
+    outside = [os.getpid(), os.getppid(), zygote.pid, *_descendants(zygote.pid)]
+    with Zygote([*level.layers, "proc"], ["numpy"], Caps(seconds=30), level.seccomp) as other:
+        sibling, worker = other.spawn(), other.spawn()
+        try:
+            outside += [other.pid, *_descendants(other.pid)]
+            assert worker.load({"main.py": OWN_PROC}, "main", 20) is None
+            within = [worker.pid] if "private_root" not in level.layers else [1]
+            others = sorted(set(outside) - set(within))
+            assert Loaded(worker).look(others) == ["Name:"]
+        finally:
+            worker.close(), sibling.close()
+
+
 # ---- what is left, and what others see -------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,9 @@ from softmark.script import Raised, Script, Trace
 from softmark.timing import Bound, Clock, Maker, Stopped, Verdict, compare_with_itself, judge
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
+CUDA_MB = 4096
+"""What CUDA may have in use of the machine's own memory, beside a submission's share. It takes half a
+GB, or 2 where all of PyTorch's kernels are loaded at once."""
 _ROOM = 1 << 20  # bytes that any answer may take
 _NO_DEVICE = "Measured on a GPU only: softmark grade --device cuda, on a machine that has one."
 _TRIES = 3  # for times that could not be told
@@ -103,8 +107,10 @@ class Bench:
             return Zygote(level.layers, distributions, caps, level.seccomp)
         from softmark.isolation.seccomp import build_filter  # Linux alone has what it loads
 
+        # CUDA maps more than there is: what is in use is watched in place of the address space
+        caps = replace(caps, resident_mb=limits.memory_mb + CUDA_MB)
         seccomp = build_filter(cuda=True) if level.seccomp else b""
-        return Zygote([*level.layers, "cuda"], distributions, caps, seccomp)
+        return Zygote([*level.layers, "proc", "cuda"], distributions, caps, seccomp)
 
     def implementation(self, files: Mapping[str, str], twin: bool = False) -> Implementation:
         """These files on the zygote they need: the PyTorch twin alone, or all but it."""

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from softmark.gpu import chosen
 from softmark.isolation import wire
-from softmark.script import Raised, Script, Trace
+from softmark.script import Cause, Raised, Script, Trace
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 _START_SECONDS = 60.0
 _REAP_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/scratch/tmp",
@@ -48,11 +54,13 @@ class ZygoteFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What one worker may use."""
+    """What one worker may use. Its address space is held to ``memory_mb`` by the kernel; where
+    ``resident_mb`` is given it is not, and the grader watches the memory that it has in use."""
 
     seconds: float = 60.0
     memory_mb: int = 1024
     output_kb: int = 64
+    resident_mb: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,10 @@ class End:
     code: int
     peak_kb: int
     cpu_seconds: float
+
+
+class _Starved(Exception):
+    """A worker uses more memory than it may."""
 
 
 class Zygote:
@@ -97,7 +109,7 @@ class Zygote:
                         "distributions": list(distributions),
                         "seccomp": seccomp,
                         "cpu_seconds": int(caps.seconds) + 5,
-                        "memory_bytes": caps.memory_mb << 20,
+                        "memory_bytes": None if caps.resident_mb else caps.memory_mb << 20,
                         "output_bytes": caps.output_kb << 10,
                     }
                 )
@@ -138,6 +150,11 @@ class Zygote:
                 os.close(output)
                 raise ZygoteFailed(f"the zygote has died{self._last_words()}") from None
         worker = Worker(self, self._count, ours, output, pidfd)
+        try:
+            worker.watch(self.caps.resident_mb)
+        except OSError as error:
+            worker.close()
+            raise ZygoteFailed(f"the memory of a worker cannot be watched: {error}") from None
         if not worker.confined():
             said, _ = worker.printed()
             worker.close()
@@ -217,6 +234,22 @@ class Worker:
         self._connection, self._output, self._pidfd = connection, output, pidfd
         self.end: End | None = None
         self.alive = True
+        self._most_kb: int | None = None
+        self._status = -1
+        self._next_look = 0.0
+
+    def watch(self, most_mb: int | None) -> None:
+        """End it, from now on, where it has more memory in use. Raises OSError."""
+        if most_mb is not None:
+            # held open, so that no later process of that number is taken for it
+            self._status = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+            self._most_kb = most_mb << 10
+
+    @property
+    def pid(self) -> int:
+        """Its number among the grader's processes; 0 or less where it has none."""
+        lines = Path(f"/proc/self/fdinfo/{self._pidfd}").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
 
     def confined(self) -> bool:
         """Whether it has taken on its layers."""
@@ -239,7 +272,7 @@ class Worker:
         ``forbid``: dotted names, such as ``torch.nn.LSTM``, that raise when the submission uses them
         (``standins``). ``given``: the course's own modules among the files, whose names come first.
         """
-        answer = self._ask(wire.pack([dict(files), main, list(given), *forbid]), seconds)
+        answer, _ = self._ask(wire.pack([dict(files), main, list(given), *forbid]), seconds)
         if isinstance(answer, Trace):
             return answer
         try:
@@ -254,12 +287,11 @@ class Worker:
         A child that did not answer gives a Trace with a cause and no values, and is gone. Raises
         wire.BadFrame; the child is gone then, too.
         """
-        started = time.perf_counter()
-        answer = self._ask(packed, seconds)
+        answer, elapsed = self._ask(packed, seconds)
         if isinstance(answer, Trace):
             return answer
         try:
-            return wire.unpack_trace(answer, script, time.perf_counter() - started)
+            return wire.unpack_trace(answer, script, elapsed)
         except wire.BadFrame:
             self.kill()
             raise
@@ -270,10 +302,7 @@ class Worker:
         The answer is plain data, a Raised, or a Trace with a cause; in the last case the child is gone.
         Raises wire.BadFrame; the child is gone then, too.
         """
-        body = wire.pack(dict(request))
-        started = time.perf_counter()
-        answer = self._ask(body, seconds)
-        elapsed = time.perf_counter() - started
+        answer, elapsed = self._ask(wire.pack(dict(request)), seconds)
         if isinstance(answer, Trace):
             return answer, elapsed
         try:
@@ -297,32 +326,69 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def _ask(self, body: bytes, seconds: float) -> bytes | Trace:
-        started = time.monotonic()
+    def _ask(self, body: bytes, seconds: float) -> tuple[bytes | Trace, float]:
+        """The answer, or a Trace with a cause, and the seconds that it took."""
+        message, connection = memoryview(wire.frame(body)), self._connection
+        cause: Cause = "crashed"
+        started = time.perf_counter()
         deadline = started + seconds
-
-        def receive(count: int) -> bytes:
-            left = deadline - time.monotonic()
-            if left <= 0:  # also where bytes keep coming
-                raise TimeoutError
-            self._connection.settimeout(left)
-            return self._connection.recv(count)
-
         try:
-            self._connection.settimeout(seconds)
-            self._connection.sendall(wire.frame(body))
-            return wire.read_frame(receive)
+            self._look()
+            started = time.perf_counter()
+            while message:
+                message = message[self._patiently(connection.send, message, deadline) :]
+            answer = wire.read_frame(
+                lambda count: self._patiently(connection.recv, count, deadline)
+            )
+            return answer, time.perf_counter() - started
         except TimeoutError:
-            self.kill()
-            elapsed = time.monotonic() - started
-            return Trace({}, cause="timeout", seconds=elapsed, limit=seconds)
+            cause = "timeout"
+        except _Starved:
+            cause = "out_of_memory"
         except (wire.Closed, ConnectionError):
-            self.kill()
-            self._zygote.check()
-            return Trace({}, cause="crashed", seconds=time.monotonic() - started)
+            pass
         except wire.BadFrame:
             self.kill()
             raise
+        self.kill()
+        elapsed = time.perf_counter() - started
+        if cause == "crashed":
+            self._zygote.check()
+        limit = seconds if cause == "timeout" else 0.0
+        return Trace({}, cause=cause, seconds=elapsed, limit=limit), elapsed
+
+    def _patiently(self, action: Callable[[_T], _R], argument: _T, deadline: float) -> _R:
+        """What ``action`` on the connection gives, with a look at the worker's memory now and then.
+
+        Raises TimeoutError, _Starved and what ``action`` raises.
+        """
+        while True:
+            now = time.perf_counter()
+            if now >= deadline:  # also where bytes keep coming
+                raise TimeoutError
+            left = deadline - now
+            if self._most_kb is not None:
+                if now >= self._next_look:
+                    self._look()
+                left = min(left, _LOOK_SECONDS)
+            self._connection.settimeout(left)
+            with contextlib.suppress(TimeoutError):
+                return action(argument)
+
+    def _look(self) -> None:
+        """Raises _Starved where it has more memory in use than it may, swapped out or not."""
+        if self._most_kb is None:
+            return
+        self._next_look = time.perf_counter() + _LOOK_SECONDS
+        try:
+            status = os.pread(self._status, 1 << 13, 0)
+        except ProcessLookupError:  # ended: what comes over the connection tells of it
+            return
+        used = sum(
+            int(kb) for kb in re.findall(rb"^Vm(?:RSS|Swap):\s*(\d+) kB", status, re.MULTILINE)
+        )
+        if used > self._most_kb:
+            raise _Starved
 
     def printed(self) -> tuple[str, int]:
         """The end of what the child printed, and how many bytes that was in all."""
@@ -344,5 +410,6 @@ class Worker:
     def close(self) -> None:
         """Kill the child and give its descriptors back."""
         self.kill()
-        for descriptor in (self._pidfd, self._output):
-            os.close(descriptor)
+        for descriptor in (self._pidfd, self._output, self._status):
+            if descriptor >= 0:
+                os.close(descriptor)

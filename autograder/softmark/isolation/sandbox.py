@@ -37,6 +37,11 @@ _MOUNT_SETATTR = 442
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 1, 22, 38, 4
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+OWN_PROCESS = tuple(
+    f"/proc/{name}"
+    for name in ("self", "driver", "sys", "devices", "modules", "cpuinfo", "meminfo")
+)
+"""What a GPU's driver reads of a /proc that other processes are in, too."""
 _DRIVER_FILES = ("/sys/bus/pci", "/sys/devices", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -87,17 +92,21 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
 
 
 def enter_private_root(
-    visible: Sequence[str], hidden: Iterable[str], devices: Sequence[str] = ()
+    visible: Sequence[str],
+    hidden: Iterable[str],
+    devices: Sequence[str] = (),
+    processes: bool = False,
 ) -> None:
     """Make a mount namespace whose root holds ``visible`` (read-only), ``devices`` and nothing else.
 
     ``hidden`` are folders inside the visible ones that are covered by an empty one, unless they, or
     something in them, are visible by name. The new root grows over /proc, which holds nothing that is
-    bound, so that no folder has to be made and removed on the host.
+    bound, so that no folder has to be made and removed on the host. With ``processes`` it has a /proc
+    of this process's PID namespace, for each child to cover by one of its own.
     """
     unshare(NEW_MOUNTS)
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-    gpu, devices = bool(devices), (*_DEVICES, *devices)
+    devices = (*_DEVICES, *devices)
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*visible, *devices)}
     staging = "/proc"
     here = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -116,8 +125,10 @@ def enter_private_root(
     for descriptor in (here, *sources.values()):
         os.close(descriptor)
     Path(staging + SCRATCH).mkdir(parents=True)
-    if gpu:
+    if processes:
+        # in a user namespace one may be mounted only where another is in sight: now, and this one later
         Path(staging + "/proc").mkdir()
+        mount_processes(staging + "/proc")
     os.chdir(staging)
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
     _check(_libc.umount2(b".", _UMOUNT_DETACH), "umount of the old root")
@@ -154,9 +165,9 @@ def _set_attributes(path: str, attributes: int) -> None:
     _check(done, f"mount_setattr {path}")
 
 
-def mount_processes() -> None:
+def mount_processes(place: str = "/proc") -> None:
     """A /proc that shows this process's PID namespace alone."""
-    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _mount("proc", place, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
 def mount_scratch(megabytes: int, owner: int) -> None:
@@ -214,13 +225,18 @@ def landlock_restrict(ruleset: int) -> None:
 
 
 def set_limits(
-    *, cpu_seconds: int, memory_bytes: int | None, file_bytes: int, processes: int | None
+    *,
+    cpu_seconds: int,
+    memory_bytes: int | None,
+    file_bytes: int,
+    open_files: int,
+    processes: int | None,
 ) -> None:
     """Resource limits of this process. ``processes`` binds only a user id that nobody else has."""
     wanted = {
         resource.RLIMIT_CPU: cpu_seconds,
         resource.RLIMIT_FSIZE: file_bytes,
-        resource.RLIMIT_NOFILE: 64 if memory_bytes is not None else 1024,  # a GPU takes many
+        resource.RLIMIT_NOFILE: open_files,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,

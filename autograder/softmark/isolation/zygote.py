@@ -44,15 +44,17 @@ _CLOSED_MODULES = """
 _UIDS = range(60_706, 61_184)
 _SCRATCH_MEGABYTES = 16
 _FILE_BYTES = 1 << 20
-_PROCESSES = 64
+_FILES, _GPU_FILES = 64, 1024
+_PROCESSES, _GPU_PROCESSES = 64, 256  # threads, all of them: of one user's workers together
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What ``host.Zygote`` asks for; ``layers`` are the names of the sandbox's layers to take on.
 
-    With ``cuda`` among them the GPU's devices may be used, and memory is not limited here. ``devices``
-    and ``driver_files`` are what that takes.
+    With ``proc`` among them, more for a child than less, it may read of its own process in /proc; with
+    ``cuda`` it may use the GPU's devices: ``devices`` and ``driver_files`` are what that takes. Without
+    ``memory_bytes`` the address space is not limited.
     """
 
     layers: frozenset[str]
@@ -110,11 +112,9 @@ def main() -> None:
         arrays = _warm_up("torch" in plan.distributions, "cuda" in plan.layers)
         for name in plan.distributions:  # what a topic needs besides
             importlib.import_module(name)
-        if "cuda" in plan.layers:  # which maps more than there is
+        if "cuda" in plan.layers:
             devices, files = sandbox.load_driver()
-            plan = replace(
-                plan, memory_bytes=None, devices=tuple(devices), driver_files=tuple(files)
-            )
+            plan = replace(plan, devices=tuple(devices), driver_files=tuple(files))
         elif "torch" in plan.distributions and plan.memory_bytes is not None:
             # PyTorch maps as much as a build of it likes; submissions get their share on top of that
             room = plan.memory_bytes + sandbox.address_space()
@@ -182,7 +182,7 @@ def _prepare(plan: Plan) -> tuple[list[str], _Rules | None, int | None]:
         sandbox.unshare(sandbox.NEW_NET | sandbox.NEW_IPC | sandbox.NEW_UTS)
         socket.sethostname("worker")
     if "private_root" in plan.layers:
-        sandbox.enter_private_root(visible, hidden, plan.devices)
+        sandbox.enter_private_root(visible, hidden, plan.devices, "proc" in plan.layers)
     rules: _Rules | None = None
     if "landlock" in plan.layers:
         readable = [path for folder in visible for path in sandbox.without(folder, hidden)]
@@ -190,9 +190,10 @@ def _prepare(plan: Plan) -> tuple[list[str], _Rules | None, int | None]:
         if "private_root" in plan.layers:
             writable.append(str(Path(sandbox.SCRATCH).parent))
         readable.append("/dev/urandom")
-        if "cuda" in plan.layers:
-            # made by each child, after it has mounted what is at /proc
-            readable.append("/proc")
+        if "proc" in plan.layers:
+            # made by each child: it has mounted what is at /proc, or is another /proc/self
+            own = [path for path in sandbox.OWN_PROCESS if Path(path).exists()]
+            readable += ["/proc"] if "private_root" in plan.layers else own
             rules = partial(sandbox.landlock_ruleset, readable, writable, plan.devices)
         else:
             made = sandbox.landlock_ruleset(readable, writable)
@@ -257,20 +258,21 @@ def _child(plan: Plan, rules: _Rules | None, arrays: Arrays, connection: int, ou
 def _confine(plan: Plan, rules: _Rules | None, connection: int, output: int) -> None:
     """From a fork of the zygote to a place where a stranger's code may run. The order matters:
     mounts need capabilities, the user change clears the death signal, the filter forbids the rest."""
-    layers = plan.layers
+    layers, gpu = plan.layers, "cuda" in plan.layers
     uid = plan.uid if "user" in layers else 0
     if "namespaces" in layers and "seccomp" not in layers:
         sandbox.unshare(sandbox.NEW_IPC)  # nothing to share through it where the calls are filtered
     if "private_root" in layers:
         sandbox.unshare(sandbox.NEW_MOUNTS)
         sandbox.mount_scratch(_SCRATCH_MEGABYTES, uid)
-        if "cuda" in layers:
+        if "proc" in layers:
             sandbox.mount_processes()
     sandbox.set_limits(
         cpu_seconds=plan.cpu_seconds,
         memory_bytes=plan.memory_bytes,
         file_bytes=_FILE_BYTES,
-        processes=_PROCESSES if "user" in layers else None,
+        open_files=_GPU_FILES if gpu else _FILES,
+        processes=(_GPU_PROCESSES if gpu else _PROCESSES) if "user" in layers else None,
     )
     if rules is not None:  # before its descriptor can be overwritten
         sandbox.landlock_restrict(rules())

@@ -20,9 +20,10 @@ import pytest
 from gpu_styles import options_of
 from softmark import plugin
 from softmark.bench import Bench, NotGraded, isolate
+from softmark.clock import Clock
 from softmark.course import Course, Topic, find_course, load_course
 from softmark.implementation import Question
-from softmark.timing import Bound, Clock, Maker, Plan, Sample, Timed, Verdict, judge
+from softmark.timing import Bound, Maker, Plan, Sample, Timed, Verdict, judge
 
 MEASURED = "measured"
 NOT_REACHED = "not reached in the time given"
@@ -45,6 +46,9 @@ class Heard:
 
     def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
         return self.timed.outputs()
+
+    def held_mb(self) -> int | None:
+        return self.timed.held_mb()
 
     def pause(self) -> None:
         self.timed.pause()

@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 from softmark import gpu
+from softmark.clock import Clock
 from softmark.isolation import tiers
 from softmark.isolation.host import Caps, Zygote
 from softmark.isolation.seccomp import build_filter
 from softmark.script import Output, Script
-from softmark.timing import Bound, Clock, Maker, Plan, Stopped, compare_with_itself, judge
+from softmark.timing import Bound, Maker, Plan, Stopped, compare_with_itself, judge
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC_08 = ROOT / "solutions/08_gpu_attention/gpu_attention.py"
@@ -159,11 +160,12 @@ def open_zygote(device: str) -> Iterator[Zygote]:
     """A zygote for workers that are timed, at the strongest tier that this machine has."""
     level = tiers.reach()
     if device == "cuda":
-        layers = [*level.layers, "cuda"]
+        layers = [*level.layers, "proc", "cuda"]
         seccomp = build_filter(cuda=True) if level.seccomp else b""
     else:
         layers, seccomp = list(level.layers), level.seccomp
-    with Zygote(layers, ["numpy", "torch"], Caps(600, 4096), seccomp) as zygote:
+    caps = Caps(600, 4096, resident_mb=8192 if device == "cuda" else None)
+    with Zygote(layers, ["numpy", "torch"], caps, seccomp) as zygote:
         yield zygote
 
 

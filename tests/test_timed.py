@@ -243,6 +243,25 @@ def test_the_first_gpu_that_may_be_seen_is_the_one(driver, monkeypatch, visible,
     assert isinstance(gpu.look(), gpu.Gpu)
 
 
+APPS = "[ $1 = --query-compute-apps=pid,used_memory ] || exit 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (f"{APPS}; echo '411, 9'; echo '4112, 812'; echo '14112, 7'", 812),
+        (f"{APPS}; echo '411, 9'", None),
+        (f"{APPS}; echo '4112, [N/A]'", None),
+        (f"{APPS}; echo 'no such thing'", None),
+        (f"{APPS}", None),
+        ("echo '4112, 812'; exit 9", None),
+    ],
+)
+def test_the_driver_tells_what_a_process_holds(driver, line, found) -> None:
+    driver(line)
+    assert gpu.held_mb(4112) == found
+
+
 def test_what_ran_before_is_waited_for(driver, tmp_path) -> None:
     busy = DRIVER.replace(" 0,", " 60,")
     driver(f"if mkdir {tmp_path}/asked 2>/dev/null; then echo '{busy}'; else echo '{DRIVER}'; fi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import sys
 import time
@@ -18,10 +19,11 @@ if sys.platform != "linux":
     pytest.skip("workers need Linux", allow_module_level=True)
 
 from softmark import timing
+from softmark.clock import Clock
 from softmark.isolation import tiers
 from softmark.isolation.host import Caps, Zygote
 from softmark.script import Output, Script
-from softmark.timing import Bound, Clock, Interval, Maker, Plan, Sample, Stopped
+from softmark.timing import Bound, Budget, Interval, Maker, Plan, Sample, Stopped
 
 pytest.importorskip("torch", reason="PyTorch is not installed here")
 
@@ -106,6 +108,22 @@ def test_the_same_seed_gives_the_same_outputs_and_another_gives_others(race) -> 
     first.close(), second.close()
 
 
+def test_the_driver_is_asked_for_the_memory_of_the_worker_s_process(
+    race, tmp_path, monkeypatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    made = race.maker(RIGHT)()
+    try:
+        for numbers, found in (([made._worker.pid], 77), ([1, os.getpid()], None)):
+            lines = "".join(f"echo '{number}, 77'\n" for number in numbers)
+            tool.write_text(f"#!/bin/sh\n{lines}")
+            tool.chmod(0o755)
+            assert made.held_mb() == found
+    finally:
+        made.close()
+
+
 def test_bfloat16_comes_back_as_numbers(zygote) -> None:
     run = Script(CALLS)
     q, k = (run.fresh(name, 1, 4, 4, dtype="bfloat16") for name in "qk")
@@ -161,9 +179,15 @@ CHEATS: Mapping[str, tuple[str, str]] = {
     ),
     "replies_before_the_work": (
         "import msgpack, struct\n"
-        "    body = msgpack.packb([b'0' * 32, 0.0])\n"
+        "    body = msgpack.packb([b'0' * 32, 0.0, 0])\n"
         "    os.write(3, struct.pack('<Q', len(body)) + body); return right(q, k)",
         "not what it had|not what the harness answers",
+    ),
+    "negative_memory": (
+        "import msgpack, struct\n"
+        "    body = msgpack.packb([b'0' * 32, 0.0, -1])\n"
+        "    os.write(3, struct.pack('<Q', len(body)) + body); return right(q, k)",
+        "not what the harness answers",
     ),
     "forged_frame": ("os.write(3, b'1' * 100); return right(q, k)", "not what the harness answers"),
     "ends": ("os._exit(0)", "its process ended"),
@@ -267,13 +291,20 @@ class Simulated:
     noise: float = 0.01
     claim: float = 0.0
     mood: Any = _steady
+    peak: int = 0
+    held: int | None = None
+    runs: list[float] = field(default_factory=list)
 
     def go(self, seed: int) -> Sample:
         noise = math.exp(self.noise * self.rng.normal())
-        return Sample(self.seconds * noise * self.mood(), b"same", self.claim)
+        self.runs.append(self.seconds * noise * self.mood())
+        return Sample(self.runs[-1], b"same", self.claim, self.peak)
 
     def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
         return b"same", [("float64", np.ones(3))]
+
+    def held_mb(self) -> int | None:
+        return self.held
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -318,6 +349,123 @@ def test_the_interval_holds_the_ratio_and_narrows_with_more_pairs() -> None:
             held += pairs == 24 and interval.low <= math.exp(0.1) <= interval.high
     assert held > 175  # 95 % of 200, fewer for there being 12 launches only
     assert np.mean(widths[24]) < 0.75 * np.mean(widths[6])
+
+
+def brief(ratio: float, seed: int, mood: Any = _steady) -> tuple[timing.Verdict, int]:
+    """What is said of one that takes milliseconds, and in how many runs."""
+    rng, runs = np.random.default_rng(seed), []
+
+    def outliers() -> float:
+        return rng.uniform(1.2, 2.0) if rng.random() < 0.02 else 1.0
+
+    verdict = timing.judge(
+        lambda: Simulated(
+            0.01 * ratio + 0.005, rng, 0.03, mood=lambda: mood() * outliers(), runs=runs
+        ),
+        lambda: Simulated(0.015, rng, 0.03, mood=outliers),
+        lambda: Simulated(0.005, rng, 0.03, mood=outliers),
+        gate=0.1,
+        bound=Bound(2, 4),
+        rng=rng,
+    )
+    return verdict, len(runs)
+
+
+@pytest.mark.parametrize("ratio", [1.9, 4, 8, 11])
+def test_nothing_near_a_bound_is_stopped_early(ratio) -> None:
+    for seed in range(20):
+        verdict, runs = brief(ratio, seed)
+        assert verdict.status == "measured" and runs == 5 * 14
+
+
+def test_what_is_slow_beyond_doubt_is_stopped_early() -> None:
+    for seed in range(20):
+        verdict, runs = brief(50, seed)
+        assert verdict.status == "failed" and verdict.credit == 0 and runs == Plan().warm + 3
+        assert "more than 12 times the reference's time" in verdict.message
+
+
+def test_one_run_among_the_first_that_is_not_slow_has_it_measured() -> None:
+    turns = itertools.cycle([1, 1, 1, 1, 0.01, *[1] * 9])
+    verdict, runs = brief(50, 0, lambda: next(turns))
+    assert verdict.status == "measured" and runs == 5 * 14 and verdict.credit == 0
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(100.0, "failed"), (400.0, "measured")])
+def test_what_is_lost_on_a_slow_one_has_an_end(seconds, status) -> None:
+    """Every third run is hundreds of times too slow: by 58 s beyond what is allowed for."""
+    rng, turns, budget = np.random.default_rng(0), itertools.cycle([1, 1, 70.0]), Budget(seconds)
+    runs: list[float] = []
+
+    def judged() -> timing.Verdict:
+        return timing.judge(
+            lambda: Simulated(1.0, rng, 0, mood=lambda: next(turns), runs=runs),
+            lambda: Simulated(1.0, rng, 0),
+            lambda: Simulated(0.1, rng, 0),
+            gate=0.1,
+            bound=Bound(2, 4),
+            rng=rng,
+            plan=Plan(2, 7, 2),
+            budget=budget,
+        )
+
+    verdict = judged()
+    assert verdict.status == status
+    if status == "failed":
+        assert f"more than {seconds:g} s" in verdict.message and len(runs) == 6
+        runs.clear()
+        assert judged().status == "failed" and len(runs) <= 3  # what is spent stays spent
+    else:
+        assert len(runs) == 18
+
+
+def test_a_start_that_takes_long_is_charged_too(race) -> None:
+    rng, budget = np.random.default_rng(0), Budget(0.2)
+    reference = race.maker(RIGHT)
+    shapes = Clock(race.zygote, race.script, "cpu", 20).shapes(reference)
+    verdict = timing.judge(
+        race.maker(f"import time\ntime.sleep(3)\n{RIGHT}"),
+        reference,
+        race.maker("", shapes=shapes),
+        gate=1e-9,
+        bound=WIDE,
+        rng=rng,
+        plan=Plan(1, 2, 1),
+        budget=budget,
+    )
+    assert verdict.status == "failed" and "more than 0.2 s" in verdict.message
+
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("student", "reference", "ratio", "said"),
+    [
+        ((300 * MB, 800), (200 * MB, 700), 1.5, "up to 300 MB by its own count (the reference 200"),
+        # it tells of less than the driver sees: the driver's count is what is told of
+        ((20 * MB, 2800), (200 * MB, 700), 4.0, "the driver counts 2800 MB (700 MB)"),
+        ((0, 2800), (200 * MB, 700), 4.0, "up to 0 MB by its own count"),
+        # it has given back what it used by the time the driver is asked
+        ((900 * MB, 700), (200 * MB, 700), 4.5, "up to 900 MB"),
+        ((300 * MB, None), (200 * MB, None), 1.5, "(the reference 200 MB)."),
+        ((0, None), (0, None), None, ""),
+    ],
+)
+def test_memory_is_told_by_the_count_that_makes_it_larger(student, reference, ratio, said) -> None:
+    rng = np.random.default_rng(0)
+    verdict = timing.judge(
+        lambda: Simulated(1.5, rng, peak=student[0], held=student[1]),
+        lambda: Simulated(1.5, rng, peak=reference[0], held=reference[1]),
+        lambda: Simulated(0.5, rng),
+        gate=0.1,
+        bound=Bound(2, 4),
+        rng=rng,
+    )
+    assert verdict.status == "measured" and verdict.credit == 1.0
+    assert (verdict.memory.ratio if verdict.memory else None) == ratio
+    assert said in verdict.message and ("GPU" in verdict.message) == bool(said)
+    assert ("driver" in verdict.message) == (student[1] is not None)
 
 
 def test_a_machine_in_two_moods_measures_the_same() -> None:

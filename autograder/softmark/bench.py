@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from softmark import gpu
+from softmark.clock import Clock
 from softmark.course import Course, Topic
 from softmark.implementation import Implementation, Question
 from softmark.isolation.host import Caps, Zygote, ZygoteFailed
 from softmark.isolation.tiers import Level, reach
 from softmark.isolation.wire import pack_script
 from softmark.script import Raised, Script, Trace
-from softmark.timing import Bound, Clock, Maker, Stopped, Verdict, compare_with_itself, judge
+from softmark.timing import Bound, Budget, Maker, Stopped, Verdict, compare_with_itself, judge
 from softmark.verdict import Answer, Failure, describe, differences, misshapen, stopped
 
 CUDA_MB = 4096
@@ -273,6 +274,7 @@ class Bench:
         if question.twin and (failure := self.twin_failure()):
             return Verdict("failed", failure.message)
         rng = np.random.default_rng()  # secret: whoever knew the seeds could work ahead
+        budget = Budget()
         for _ in range(_TRIES):
             self._require_gpu()
             clock = self._calibrated(question, rng)
@@ -286,6 +288,7 @@ class Bench:
                     bound=bound,
                     rng=rng,
                     alone=clock.alone,
+                    budget=budget,
                 )
             else:
                 verdict = clock.quiet

@@ -97,6 +97,26 @@ def look() -> Gpu | str:
         return f"nvidia-smi gives no answer that is understood: {error}"
 
 
+def held_mb(pid: int) -> int | None:
+    """Memory of the chosen GPU that the driver counts for a process; None where it does not tell.
+
+    That is so for a driver that gives no numbers, and in a container with processes of its own.
+    """
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    command.append(f"--id={chosen()}")
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
+        rows = csv.reader(answer.stdout.splitlines(), skipinitialspace=True)
+        return next((int(used) for number, used in rows if number == str(pid)), None)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
 def _ask(tool: str, fields: list[str]) -> str:
     command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     command.append(f"--id={chosen()}")

@@ -290,6 +290,8 @@ class Tools:
             pytest.skip(verdict.message)
         if verdict.interval is not None:
             self.measured("time", verdict.interval.middle)
+        if verdict.memory is not None:
+            self.measured("memory", verdict.memory.ratio)
         if verdict.credit < 1:
             raise Slow(verdict.credit, verdict.message)
 

@@ -9,23 +9,19 @@ does not run is stopped. What making inputs and sending outputs takes is measure
 does nothing else, and taken off. Several launches of fresh workers, several pairs in each: the verdict
 is drawn from the interval in which the median ratio of the two times lies, found by resampling launches
 and then pairs (T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
+What is slow beyond doubt is not measured to the end. ``clock`` has what runs in workers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-
-from softmark.isolation.host import Worker, Zygote
-from softmark.isolation.wire import BadFrame, unread_steps
-from softmark.script import Raised, Script, Trace
-from softmark.verdict import describe
 
 Status = Literal["measured", "failed", "not_graded", "invalid"]
 
@@ -37,19 +33,8 @@ _TOWARDS_LOWER = 0.6
 _SAME = (0.97, 1.03)  # where the reference measured against itself has to be
 _LEAST_SHARE = 0.5  # of a time that has to be work, not harness
 _DRIFT = 0.03  # of the reference, from how long it takes alone
-_START_SECONDS = 120.0  # for a first run, with all that is compiled in it
-_OUTPUT_SECONDS = 20.0
-_MOST_AXES = 8
-_FORGED = "What it answered to the grader's clock was not what the harness answers."
-_SIZES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "bool": 1,
-}
+_HOPELESS = 3.0  # times what earns nothing: slower than that, it is not measured to the end
+_FIRST = 3  # pairs of a launch that tell it, all of them
 _CLAIM = 1.10  # how much longer the submission's own events may be than the time from outside
 
 
@@ -78,12 +63,31 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run: seconds by the grader's clock, and the outputs' hash. ``own_seconds`` is a claim of the
-    worker, 0 where it has none."""
+    """One run: seconds by the grader's clock, and the outputs' hash. Claims of the worker, 0 where it
+    has none: ``own_seconds``, and ``peak_bytes`` that PyTorch had in use on the device at most."""
 
     seconds: float
     digest: bytes
     own_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Budget:
+    """Seconds that may be lost on a submission for one thing that is timed, over all launches: what a
+    run takes beyond three times what earns nothing, and a start beyond three of the reference's."""
+
+    seconds: float = 60.0
+    spent: float = 0.0
+
+    def charge(self, seconds: float, allowed: float) -> None:
+        """Raises Stopped where nothing is left."""
+        self.spent += max(0.0, seconds - allowed)
+        if self.spent > self.seconds:
+            raise Stopped(
+                "It is too slow to be measured to the end: what it takes beyond several times the "
+                f"reference's time adds up to more than {self.seconds:g} s."
+            )
 
 
 class Stopped(Exception):
@@ -107,6 +111,9 @@ class Timed(Protocol):
     def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
         """The hash of the last run's outputs, taken by the grader, and the outputs, each with its dtype.
         Raises Stopped."""
+
+    def held_mb(self) -> int | None:
+        """Memory of the device that its driver counts for it; None where it does not tell."""
 
     def pause(self) -> None:
         """Stop all that it does, in the background too."""
@@ -134,6 +141,27 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Most memory of the device in use, in MB, of the submission and of the reference: by their own
+    count, which is a claim, and by the driver's, which holds what CUDA and PyTorch keep in store too;
+    None where it does not tell."""
+
+    claimed: tuple[float, float]
+    held: tuple[float, float] | None
+
+    @property
+    def ratio(self) -> float:
+        """Of the submission's to the reference's, by the count that makes it larger."""
+        counts = [each for each in (self.claimed, self.held) if each is not None]
+        return max(own / reference for own, reference in counts)
+
+    def __str__(self) -> str:
+        said = "On the GPU it uses up to {:.0f} MB by its own count (the reference {:.0f} MB)"
+        told = "" if self.held is None else "; the driver counts {:.0f} MB ({:.0f} MB)"
+        return f"{said.format(*self.claimed)}{told.format(*self.held or ())}."
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What came of it. ``credit`` is a share of the points where it was measured, ``message`` for the
     student; ``forged``: it answered what no honest worker answers."""
@@ -143,6 +171,7 @@ class Verdict:
     credit: float = 0.0
     interval: Interval | None = None
     forged: bool = False
+    memory: Memory | None = None
 
 
 @dataclass(slots=True)
@@ -153,6 +182,25 @@ class _Launch:
     reference: list[float] = field(default_factory=list)
     harness: list[float] = field(default_factory=list)
     claims: list[float] = field(default_factory=list)
+    peaks: list[tuple[int, int]] = field(default_factory=list)
+    """Bytes by the submission's own count and by the reference's."""
+    held: tuple[int, int] | None = None
+    """MB by the driver's count."""
+
+    def note(self, student: Sample, reference: Sample, harness: Sample) -> None:
+        """Add a pair."""
+        self.student.append(student.seconds)
+        self.reference.append(reference.seconds)
+        self.harness.append(harness.seconds)
+        self.claims.append(student.own_seconds)
+        self.peaks.append((student.peak_bytes, reference.peak_bytes))
+
+    def beyond(self, ratio: float) -> bool:
+        """Whether each of the pairs so far is slower, also with all of the harness on the
+        reference's side."""
+        taken = max(self.harness)
+        pairs = zip(self.student, self.reference, strict=True)
+        return all(s - taken > ratio * r for s, r in pairs)
 
     def ratios(self) -> list[float]:
         """Logarithms of the ratio, pair by pair, the harness's median time taken off both."""
@@ -178,17 +226,19 @@ def judge(
     rng: np.random.Generator,
     plan: Plan = Plan(),
     alone: float | None = None,
+    budget: Budget | None = None,
 ) -> Verdict:
     """Time a submission against the reference.
 
     ``student``, ``reference`` and ``harness`` start fresh workers; that of ``harness`` makes inputs and
     sends outputs of the right shapes, and computes nothing. ``gate``: the relative Frobenius error that
     an output may have, such as 1e-5. ``alone`` is the reference's time, without the harness, when it was
-    measured before any submission, in seconds.
+    measured before any submission, in seconds. ``budget`` is shared by measurements of one thing.
     """
+    limit = _Limit(bound, budget or Budget())
     try:
         launches = [
-            _launch(student, reference, harness, gate=gate, rng=rng, plan=plan)
+            _launch(student, reference, harness, gate=gate, rng=rng, plan=plan, limit=limit)
             for _ in range(plan.launches)
         ]
     except Stopped as error:
@@ -204,7 +254,10 @@ def judge(
         f"It takes {interval.middle:.2f} times the reference's time ({interval.low:.2f} to "
         f"{interval.high:.2f}). Up to {bound.full:g} times earns all, from {bound.none:g} on nothing."
     )
-    return Verdict("measured", said, credit, interval)
+    memory = _memory(launches)
+    if memory is not None:
+        said += f" {memory}"
+    return Verdict("measured", said, credit, interval, memory=memory)
 
 
 def compare_with_itself(
@@ -247,6 +300,28 @@ def ratio_interval(ratios: Sequence[Sequence[float]], rng: np.random.Generator) 
     return Interval(*(float(np.exp(value)) for value in (low, middle, high)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How slow a submission may be before it is stopped."""
+
+    bound: Bound
+    budget: Budget
+
+    def start(self, student: float, reference: float) -> None:
+        """Charge seconds of a start. Raises Stopped."""
+        self.budget.charge(student, _HOPELESS * reference)
+
+    def pair(self, launch: _Launch, student: float, reference: float) -> None:
+        """Charge seconds of a pair, the last of a launch so far. Raises Stopped."""
+        bound, ratio = self.bound, _HOPELESS * self.bound.none
+        if len(launch.student) == _FIRST and launch.beyond(ratio):
+            raise Stopped(
+                f"It takes more than {ratio:g} times the reference's time, and was not measured to the "
+                f"end. Up to {bound.full:g} times earns all, from {bound.none:g} on nothing."
+            )
+        self.budget.charge(student, ratio * reference)
+
+
 def _launch(
     student: Maker,
     reference: Maker,
@@ -255,15 +330,19 @@ def _launch(
     gate: float,
     rng: np.random.Generator,
     plan: Plan,
+    limit: _Limit | None = None,
 ) -> _Launch:
     launch = _Launch()
     with contextlib.ExitStack() as stack:
         timed: list[Timed] = []
+        starts: list[float] = []
         for place, make in enumerate((student, reference, harness)):
+            started = time.perf_counter()
             with _blaming(place):
                 timed.append(make())
             stack.callback(timed[-1].close)
             timed[-1].pause()
+            starts.append(time.perf_counter() - started)
         for number in range(plan.warm + plan.pairs):
             # never twice the same, never to be foreseen
             seed = int(rng.integers(1 << 62))
@@ -273,10 +352,15 @@ def _launch(
                     samples[place] = timed[place].go(seed)
             _check(timed[0], timed[1], samples[0], gate)
             if number >= plan.warm:
-                launch.student.append(samples[0].seconds)
-                launch.reference.append(samples[1].seconds)
-                launch.harness.append(samples[2].seconds)
-                launch.claims.append(samples[0].own_seconds)
+                launch.note(samples[0], samples[1], samples[2])
+            student_s, reference_s = samples[0].seconds, samples[1].seconds
+            if limit is not None and number == 0:  # the first run sets things up
+                limit.start(starts[0] + student_s, starts[1] + reference_s)
+            elif limit is not None:
+                limit.pair(launch, student_s, reference_s)
+        if launch.peaks and launch.peaks[-1][1] > 0:  # the reference tells of a device
+            own, others = timed[0].held_mb(), timed[1].held_mb()
+            launch.held = (own, others) if own and others else None
     return launch
 
 
@@ -333,6 +417,19 @@ def _work(launches: Sequence[_Launch]) -> float:
     return math.exp(float(np.mean(medians)))
 
 
+def _memory(launches: Sequence[_Launch]) -> Memory | None:
+    """The most of all runs; None where the reference tells of none."""
+    claimed = _most([peaks for launch in launches for peaks in launch.peaks])
+    if claimed[1] <= 0:
+        return None
+    told = [launch.held for launch in launches if launch.held is not None]
+    return Memory((claimed[0] / 2**20, claimed[1] / 2**20), _most(told) if told else None)
+
+
+def _most(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return max(own for own, _ in pairs), max(reference for _, reference in pairs)
+
+
 def _unfit(launches: Sequence[_Launch], alone: float | None) -> Verdict | None:
     """Why what was measured tells nothing, if it does not."""
     reference = float(np.median([s for launch in launches for s in launch.reference]))
@@ -351,145 +448,3 @@ def _unfit(launches: Sequence[_Launch], alone: float | None) -> Verdict | None:
             said = "The device tells of longer times than the grader's. A person has to look at it."
             return Verdict("invalid", said)
     return None
-
-
-# ---- workers -------------------------------------------------------------------------------------
-
-
-class Clock:
-    """Starts what is to be timed in fresh workers of a zygote, on ``device``.
-
-    The Script makes its inputs by ``fresh``, and ends with what is timed after ``start_clock``; its
-    outputs there, arrays all of them, are what is hashed and compared.
-    """
-
-    def __init__(self, zygote: Zygote, script: Script, device: str, seconds: float) -> None:
-        """``seconds``: what one run may take, harness included."""
-        self._zygote, self._device, self._seconds = zygote, device, seconds
-        start = next(n for n, step in enumerate(script.steps) if step.operation == "clock")
-        late = {id(step) for step in script.steps[start:]}
-        self._read = [h.number for step, h, _ in script.outputs() if id(step) in late]
-        if not self._read:
-            raise ValueError("nothing is read after start_clock(): there would be nothing to check")
-        self._steps = unread_steps(script)
-
-    def maker(
-        self,
-        files: Mapping[str, str],
-        main: str,
-        forbid: Sequence[str] = (),
-        given: Sequence[str] = (),
-        shapes: Sequence[tuple[str, tuple[int, ...]]] | None = None,
-    ) -> Maker:
-        """Starts workers of an implementation; with ``shapes``, (dtype, shape) of every output, of the
-        harness alone."""
-        request = {"steps": self._steps, "read": self._read, "device": self._device}
-        request["shapes"] = None if shapes is None else [list(each) for each in shapes]
-
-        def make() -> Timed:
-            worker = self._zygote.spawn()
-            try:
-                problem = worker.load(files, main, _START_SECONDS, forbid, given)
-                if problem is not None:
-                    raise Stopped(f"It stops where its time is to be taken: {_said(problem)}.")
-                return _Worker(worker, request, self._seconds)
-            except BadFrame:
-                worker.close()
-                raise Forged(_FORGED) from None
-            except BaseException:
-                worker.close()
-                raise
-
-        return make
-
-    def shapes(self, reference: Maker) -> list[tuple[str, tuple[int, ...]]]:
-        """dtype and shape of every output, by one run of the reference."""
-        timed = reference()
-        try:
-            timed.go(0)
-            assert isinstance(timed, _Worker)
-            return [(dtype, shape) for dtype, shape, _ in timed.fetched()]
-        finally:
-            timed.close()
-
-
-class _Worker:
-    """A worker that has done the steps before the clock."""
-
-    def __init__(self, worker: Worker, request: Mapping[str, Any], seconds: float) -> None:
-        self._worker, self._seconds = worker, seconds
-        self._first = True
-        self._ask(request, _START_SECONDS)
-
-    def go(self, seed: int) -> Sample:
-        # libraries are loaded and devices set up by the first run
-        limit = _START_SECONDS if self._first else self._seconds
-        self._first = False
-        said, seconds = self._ask({"seed": seed}, limit)
-        match said:
-            case [bytes(digest), float(own)] if own >= 0:
-                return Sample(seconds, digest, own)
-        raise Forged(_FORGED)
-
-    def fetched(self) -> list[tuple[str, tuple[int, ...], bytes]]:
-        """dtype, shape and bytes of every output of the last run. Raises Stopped."""
-        said, _ = self._ask({"seed": None}, _OUTPUT_SECONDS)
-        try:
-            return [_output(part) for part in said]
-        except (TypeError, ValueError):
-            raise Forged(_FORGED) from None
-
-    def outputs(self) -> tuple[bytes, list[tuple[str, np.ndarray]]]:
-        found = self.fetched()
-        digest = hashlib.sha256(b"".join(data for _, _, data in found)).digest()
-        return digest, [(dtype, _array(dtype, shape, data)) for dtype, shape, data in found]
-
-    def pause(self) -> None:
-        self._worker.pause()
-
-    def resume(self) -> None:
-        self._worker.resume()
-
-    def close(self) -> None:
-        self._worker.close()
-
-    def _ask(self, request: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
-        try:
-            said, elapsed = self._worker.clocked(request, seconds)
-        except BadFrame:
-            raise Forged(_FORGED) from None
-        if isinstance(said, (Raised, Trace)):
-            raise Stopped(f"It stops where its time is taken: {_said(said)}.")
-        return said, elapsed
-
-
-def _said(problem: Raised | Trace) -> str:
-    if isinstance(problem, Raised):
-        return describe(problem, "it")
-    causes = {
-        "timeout": "it takes far longer than the reference",
-        "out_of_memory": "memory ran out",
-    }
-    return causes.get(str(problem.cause), "its process ended")
-
-
-def _output(part: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """dtype, shape and bytes of an output as the harness sends it. Raises TypeError or ValueError."""
-    dtype, shape, data = part
-    if type(dtype) is not str or type(shape) is not list or type(data) is not bytes:
-        raise TypeError
-    if dtype not in _SIZES or len(shape) > _MOST_AXES:
-        raise ValueError
-    if any(type(size) is not int or size < 0 for size in shape):
-        raise ValueError
-    if len(data) != math.prod(shape) * _SIZES[dtype]:
-        raise ValueError
-    return dtype, tuple(shape), data
-
-
-def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> np.ndarray:
-    """The values of an output; bfloat16, which NumPy does not have, as float32."""
-    if dtype == "bfloat16":
-        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
-        return wide.view(np.float32).reshape(shape)
-    return np.frombuffer(data, dtype).reshape(shape)

@@ -43,7 +43,7 @@ class Clocked:
                 step(number, each)
 
     def go(self, seed: int) -> list[Any]:
-        """[hash, own seconds] of one run on the inputs of ``seed``."""
+        """[hash, own seconds, most bytes in use on the device] of one run on the inputs of ``seed``."""
         cuda = self._device.type == "cuda"
         if cuda:  # which costs time there, and asks for what is not set
             torch.use_deterministic_algorithms(False)
@@ -55,22 +55,24 @@ class Clocked:
         for each in self._fresh:
             self._made(each, generator)
         if cuda:
+            torch.cuda.reset_peak_memory_stats(self._device)
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             first.record()
-        started = time.perf_counter()
+        peak, started = 0, time.perf_counter()
         for number, each in self._timed:
             self._step(number, each)
         if cuda:
             last.record()
             torch.cuda.synchronize()
             own = first.elapsed_time(last) / 1000
+            peak = torch.cuda.max_memory_allocated(self._device)
         else:
             own = time.perf_counter() - started
         self._outputs = self._results()
         hashed = hashlib.sha256()
         for output in self._outputs:
             hashed.update(_content(output))
-        return [hashed.digest(), own]
+        return [hashed.digest(), own, peak]
 
     def outputs(self) -> list[Any]:
         """[dtype, shape, bytes] of each output as it is now."""

@@ -31,9 +31,9 @@ def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8").replace("\non:", '\n"on":'))
 
 
-def step(job: str, name: str) -> str:
+def step(job: str, name: str, workflow: Path = GITHUB) -> str:
     """The shell lines of a step, as GitHub would run them on the second of three shards."""
-    (found,) = [s for s in read(GITHUB)["jobs"][job]["steps"] if name in s.get("name", "")]
+    (found,) = [s for s in read(workflow)["jobs"][job]["steps"] if name in s.get("name", "")]
     lines = found["run"].replace("${{ matrix.shard }}", "2")
     return str(lines.replace("${{ strategy.job-total }}", "3"))
 
@@ -196,6 +196,20 @@ def test_students_words_are_no_commands_and_the_exit_code_is_kept(tmp_path: Path
     (tmp_path / "batch/commits.txt").write_text("s1 a 1\n", encoding="utf-8")
     done = bash("-e", "-c", step("grade", "grade"), cwd=tmp_path, path=docker, **secret)
     assert (done.returncode, done.stdout) == (0, "")  # nothing for this shard
+
+
+def test_nor_are_they_where_no_gpu_is_asked_for(tmp_path: Path) -> None:
+    said = 'if [ "$1" != chown ]; then echo "::error::by a student"; exit 3; fi'
+    sudo = stand_in(tmp_path / "bin", "sudo", said)
+    stand_in(tmp_path / ".venv/bin", "python", "echo exported")
+    (tmp_path / "batch").mkdir()
+    (tmp_path / "batch/commits.txt").write_text("s1 a 1\ns2 b 2\n", encoding="utf-8")
+    lines = step("grade", "grade", CI / "github-grade.yml")
+    done = bash("-e", "-c", lines, cwd=tmp_path, path=sudo, SOFTMARK_SEED="s", GITHUB_RUN_ID="7")
+    assert done.returncode == 3, done.stderr
+    begin, student, end, exported = done.stdout.splitlines()
+    assert student == "::error::by a student" and exported == "exported"
+    assert end == f"::{begin.removeprefix('::stop-commands::')}::"
 
 
 # ---- GitLab --------------------------------------------------------------------------------------

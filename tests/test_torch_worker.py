@@ -1217,6 +1217,42 @@ def test_memory_of_one_step_is_not_another_s(load) -> None:
     assert (second.step, second.peak, second.left) == (2, 8000, 8000)
 
 
+HIDES_AND_LETS_GO = """
+import mmap
+
+def tensor(x):
+    if x.shape[0] == 1:
+        return x
+    hidden = mmap.mmap(-1, 48 << 20, flags=mmap.MAP_PRIVATE)  # what no operator of PyTorch's makes
+    hidden.write(bytes(48 << 20))
+    hidden.close()
+    return x + 0
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_memory_in_use_is_seen_from_outside(start, load, tier: str) -> None:
+    submission = load(HIDES_AND_LETS_GO, at=start(tier))
+
+    def grown(x: np.ndarray, measured: bool = True) -> int | None:
+        script = Script(CALLS)
+        if measured:
+            script.measure_memory()
+        script.call("tensor", x)
+        return submission.run(script).resident
+
+    grown(np.ones(1))  # what is loaded late
+    assert grown(np.ones(2), measured=False) is None
+    plain, hidden, again = (grown(np.ones(size)) for size in (1, 2, 1))
+    if plain is None or hidden is None or again is None:
+        assert tier != "root", "root may look"
+        pytest.skip("the system does not let the grader look")
+    assert plain < 16 << 20 and again < 16 << 20  # each Script for itself
+    assert (
+        44 << 20 <= hidden < 120 << 20
+    )  # twice, while it is written; the system counts in batches
+
+
 def test_a_module_made_without_gradients_takes_its_parameters(load) -> None:
     submission = load("""
 class Net(torch.nn.Module):

@@ -258,6 +258,11 @@ class Script:
         """From here on, note in ``Trace.memory`` what every call allocates; lists operators too."""
         self._append("memory", "measure_memory", None, (), {}, ())
 
+    @property
+    def measures_memory(self) -> bool:
+        """Whether ``measure_memory`` is among its steps."""
+        return any(step.operation == "memory" for step in self.steps)
+
     def no_grad(self) -> None:
         """From here on, run every call without gradients, which cannot be switched on: in PyTorch's
         inference mode."""
@@ -443,8 +448,9 @@ class Trace:
     or ``Unfit`` where the value is of another kind. ``modified`` names the arguments that were changed
     in place, as (step, parameter). ``operators`` are those that ran after ``count_operators``, in order,
     a claim as well; ``more_operators`` tells that there were more than a Trace holds. ``memory``, a
-    claim too, is that of the steps after ``measure_memory``. ``seconds`` is the grader's own clock,
-    ``limit`` what there was of it when it ran out.
+    claim too, is that of the steps after ``measure_memory``. ``resident`` is no claim: by how many bytes
+    the process's memory in use grew at most in such a Script, None where the system does not tell.
+    ``seconds`` is the grader's own clock, ``limit`` what there was of it when it ran out.
     """
 
     values: Mapping[int, Any]
@@ -455,6 +461,7 @@ class Trace:
     operators: tuple[Operator, ...] = ()
     more_operators: bool = False
     memory: tuple[Memory, ...] = ()
+    resident: int | None = None
     seconds: float = 0.0
     limit: float = 0.0
 

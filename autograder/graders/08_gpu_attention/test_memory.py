@@ -8,6 +8,7 @@ NUMBER = 8  # bytes
 SHORT, LONG = 256, 1024
 MATRIX = 6  # times as much, at most: four times as many tokens, and half as much again
 WIDE, D = 512, 2
+FAR = 2048  # tokens, whose scores are 32 MiB
 STRIP = 16 * D  # numbers for each further token, at most; a strip of booleans alone takes WIDE / 8
 
 
@@ -41,14 +42,21 @@ def assert_no_strip(trace, steps, tokens, what):
 
 @item("tiled.memory", requires="tiled.out", claim=True)
 def test_no_matrix(script, student, reference, measured, draw):
-    """From 256 tokens to 1024."""
-    run, steps = script(), []
+    """From 256 tokens to 1024; then from outside, where no way of making arrays is overlooked."""
+    run, far, steps = script(), script(), []
     run.measure_memory()
     for T in (SHORT, LONG):
         steps.append(len(run.steps))
         run.call("tiled_attention", *(draw(1, 1, T, 4) for _ in range(3)), False, 128, 128)
     trace = student(run)
     assert_no_matrix(trace, steps, "tiled_attention")
+    far.measure_memory()
+    far.call("tiled_attention", *(draw(1, 1, FAR, 4) for _ in range(3)), False, 256, 256)
+    grown, most = student(far).resident, FAR * FAR * NUMBER // 2
+    assert grown is None or grown <= most, (
+        f"With {FAR} tokens tiled_attention takes {grown:,} bytes of memory, as the system counts it; "
+        f"{most:,} are allowed. Is there a matrix of all scores that is no tensor of PyTorch's?"
+    )
     own, due = (peaks(each, steps)[-1] for each in (trace, reference(run)))
     measured(f"memory for {LONG} tokens", own / due)
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -287,14 +287,35 @@ class Worker:
         A child that did not answer gives a Trace with a cause and no values, and is gone. Raises
         wire.BadFrame; the child is gone then, too.
         """
+        before = self._forget_peak() if script.measures_memory else None
         answer, elapsed = self._ask(packed, seconds)
         if isinstance(answer, Trace):
             return answer
         try:
-            return wire.unpack_trace(answer, script, elapsed)
+            trace = wire.unpack_trace(answer, script, elapsed)
         except wire.BadFrame:
             self.kill()
             raise
+        peak = None if before is None else self._resident("VmHWM")
+        return trace if peak is None else replace(trace, resident=max(0, peak - (before or 0)))
+
+    def _forget_peak(self) -> int | None:
+        """Let the peak of its memory in use begin anew; what is in use now, in bytes. None where this
+        process may not do that."""
+        try:
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return None
+        return self._resident("VmRSS")
+
+    def _resident(self, name: str) -> int | None:
+        """Memory in use, in bytes, by its name in /proc; None where it cannot be read."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        except OSError:
+            return None
+        found = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)
+        return int(found[1]) << 10 if found else None
 
     def clocked(self, request: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
         """Ask for what ``timing`` wants, and the seconds from before it is asked to the answer.

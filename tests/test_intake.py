@@ -274,6 +274,29 @@ def test_the_least_deep_file_wins_and_the_rest_is_named(hand_in: Path, topic: To
     )
 
 
+def test_what_students_were_given_is_no_news(hand_in: Path, topic: Topic) -> None:
+    given = {"layers.py": "def one():\n    return 1\n"}
+    topic = dataclasses.replace(topic, given=given)
+    put(hand_in / "hw" / "lstm.py")
+    for name in ("handout.md", "assignment.yaml", "questions.yaml", "decay.svg"):
+        put(hand_in / "hw" / name, "whatever")
+    for name in ("test_public.py", "test_public_torch.py"):
+        put(hand_in / "hw" / name, "def test_one():\n    pass\n")
+    put(hand_in / "hw" / "layers.py", given["layers.py"].replace("\n", "\r\n"))
+    assert read_submission(hand_in, topic).notes == ("took lstm.py from hw/",)
+    put(hand_in / "hw" / "layers.py", "def one():\n    return 2\n")
+    put(hand_in / "hw" / "handout.txt", "their own")
+    assert read_submission(hand_in, topic).notes == (
+        "took lstm.py from hw/",
+        "ignored other files: hw/handout.txt",
+        "ignored changes to files that the course gives: hw/layers.py",
+    )
+    (hand_in / "hw" / "lstm.py").unlink()
+    assert_missing(read_submission(hand_in, topic), "Expected lstm.py", "handout.md")
+    alone = hand_in / "hw" / "layers.py"
+    assert_missing(read_submission(alone, topic), "Expected lstm.py, but layers.py is no such file")
+
+
 def test_the_exact_name_wins_over_another_case_beside_it(hand_in: Path, topic: Topic) -> None:
     put(hand_in / "LSTM.py", OTHER)
     put(hand_in / "lstm.py")

@@ -41,6 +41,10 @@ from softmark.yamlfile import (
 
 COURSE_FILE = "course.yaml"
 TOPIC_FILE = "assignment.yaml"
+PUBLIC = ("handout.md", TOPIC_FILE, "test_public.py")
+"""The files of a topic's folder that go to students as they are, and must be there."""
+PUBLIC_TOO = ("questions.yaml", "test_public_*.py", "*.svg")
+"""Patterns of those that may be there."""
 
 
 def _topic_id(text: str) -> str:
@@ -296,6 +300,11 @@ class Topic:
     def handed_in(self) -> tuple[str, ...]:
         """The names of everything that may be handed in."""
         return (*self.files, ANSWERS_FILE) if self.questions else self.files
+
+    def hands_out(self, name: str) -> bool:
+        """Whether students get a file of this name with the topic that they do not write."""
+        patterns = (*PUBLIC, *PUBLIC_TOO, *self.given)
+        return any(PurePath(name).match(pattern) for pattern in patterns)
 
     @property
     def module(self) -> str:

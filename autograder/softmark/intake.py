@@ -8,9 +8,11 @@ Which file is taken for an expected ``lstm.py``: the first rule that finds one.
 1. That name, in any case; the least deep one. Two equally deep are refused.
 2. The only ``.py`` with ``lstm`` as a word of its name, or misspelt: ``lstm (1).py``, ``lsmt.py``.
    Two such are refused; tests do not count.
-3. For the first expected file, a ``.py`` that was handed in alone, whatever its name.
+3. For the first expected file, a ``.py`` that was handed in alone, whatever its name, unless it is
+   one that students got with the topic.
 4. A notebook, by rules 1 and 2; for the first expected file else the only notebook there is.
-5. For the first expected file, the only ``.py`` that is neither a test nor meant as another.
+5. For the first expected file, the only ``.py`` that is neither a test nor meant as another, nor one
+   that students got.
 
 What students start from has a notebook beside the file: of the two that counts in which less is still
 to be written, and of equal ones the file.
@@ -256,22 +258,22 @@ def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dic
     used: set[PurePosixPath] = set()
     if not (alone and packed):
         files, used = _take("", entries, topic, alone, notes)
-    others = [entry.path for entry in entries if entry.path not in used and not alone]
+    others = [entry for entry in entries if entry.path not in used and not alone]
     if first not in files and len(packed) == 1:  # how some platforms file an upload
         upload = packed[0]
         entries = archive_entries(upload.shown, upload.read(MAX_ARCHIVE), ignored)
         inner, used = _take(f"{upload.shown}/", entries, topic, False, notes)
         files |= inner
         alone = False
-        others = [other for other in others if other != upload.path]
-        others += [entry.path for entry in entries if entry.path not in used]
+        others = [other for other in others if other.path != upload.path]
+        others += [entry for entry in entries if entry.path not in used]
 
     for other in others:
-        nested = is_archive(other.name)
-        why = "archives inside, which are not opened" if nested else "other files"
-        ignored.setdefault(why, []).append(str(other))
+        if why := _why_ignored(other, topic):
+            ignored.setdefault(why, []).append(str(other.path))
     if first not in files:
-        held = f"holds only {listed(map(str, others))}" if others else "holds no file"
+        names = [str(other.path) for other in others]
+        held = f"holds only {listed(names)}" if others else "holds no file"
         if not others:
             held += "".join(f"; ignored {why}: {listed(names)}" for why, names in ignored.items())
         held = "is no such file" if alone else held
@@ -281,6 +283,21 @@ def _gather(path: Path, topic: Topic, notes: list[str], ignored: Ignored) -> dic
     if absent := [expected for expected in topic.handed_in if expected not in files]:
         notes.append(f"missing: {', '.join(absent)}")
     return files
+
+
+def _why_ignored(entry: Entry, topic: Topic) -> str:
+    """What kind of file a note tells of; nothing for what students got with the topic."""
+    name = entry.path.name
+    if name in topic.given:
+        try:
+            same = python_text(entry.shown, entry.read(MAX_SOURCE)) == topic.given[name]
+        except RefusedError:
+            same = False
+        return "" if same else "changes to files that the course gives"
+    if topic.hands_out(name):
+        return ""
+    nested = is_archive(name)
+    return "archives inside, which are not opened" if nested else "other files"
 
 
 def _uploads(path: Path, topic: Topic, ignored: Ignored) -> list[Entry]:
@@ -386,7 +403,8 @@ def _choose(
     if entry := _pick(expected, expected, entries, topic):
         return entry
     if is_first and alone and entries[0].suffix == ".py":
-        return None if meant(entries[0].path.name, topic) else entries[0]
+        name = entries[0].path.name
+        return None if meant(name, topic) or topic.hands_out(name) else entries[0]
     if entry := _pick(notebook, expected, entries, topic):
         return entry
     if is_first:
@@ -395,7 +413,10 @@ def _choose(
         code = [
             e
             for e in entries
-            if e.suffix == ".py" and not (is_test(e.path.name) or meant(e.path.name, topic))
+            if e.suffix == ".py"
+            and not (
+                is_test(e.path.name) or meant(e.path.name, topic) or topic.hands_out(e.path.name)
+            )
         ]
         packed = any(is_archive(e.path.name) for e in entries)  # it may be in there
         if len(code) == 1 and not packed:

@@ -20,13 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmark.course import Course, Topic
+from softmark.course import PUBLIC, PUBLIC_TOO, Course, Topic
 from softmark.questions import ANSWERS_FILE, blank_answers
-
-PUBLIC = ("handout.md", "assignment.yaml", "test_public.py")
-"""The files of a topic's folder that go to students as they are, and must be there."""
-PUBLIC_TOO = ("questions.yaml", "test_public_*.py", "*.svg")
-"""Patterns of those that may be there."""
 
 _BEGIN, _END = "# BEGIN SOLUTION", "# END SOLUTION"
 # Looser than the two lines above: a marker with a slip in it must not pass for a comment.

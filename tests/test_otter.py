@@ -336,6 +336,23 @@ def test_what_stops_the_grader_leaves_a_note_without_a_score(tmp_path):
     assert "did not finish" in results["output"]
 
 
+def test_what_is_said_of_the_whole_is_said_once():
+    from otter.test_files import GradingResults
+    from softmark.exports.otter import SoftmarkPlugin
+
+    blank = {"tier": "core", "score": 0.0, "max_score": 6, "status": "failed", "message": "why"}
+    rows = tuple(ItemResult(id=id, title=id, **blank) for id in "abc")
+    plugin = SoftmarkPlugin("/nowhere/it.ipynb", {}, {})
+    plugin._graded = Result(
+        student="it", topic="t", status="rejected", score=0, max_score=18, items=rows, message="why"
+    )
+    plugin._seed, plugin._feedback = SEED, Feedback()
+    results = GradingResults.without_results(RuntimeError("the kernel died"))
+    plugin.after_grading(results)
+    said = [results.results[id].test_case_results[0].message for id in "abc"]
+    assert said == ["why", "", ""]
+
+
 def test_what_was_not_measured_is_no_zero_and_a_dead_kernel_is_none():
     from otter.test_files import GradingResults
     from softmark.exports.otter import SoftmarkPlugin

@@ -340,6 +340,14 @@ def test_a_page_says_what_is_there_and_nothing_in_it_is_markdown() -> None:
     assert "<code>h &#124; c is wrong, @everybody: &lt;/code&gt; [x](y)</code>" in row
 
 
+def test_what_is_said_of_the_whole_is_said_once() -> None:
+    why = "lstm.py:3 uses os: not here"
+    (item,) = result().items
+    items = tuple(item.model_copy(update={"id": id, "message": why, "hints": ()}) for id in "abc")
+    page = as_markdown(result(status="rejected", score=0.0, items=items, message=why))
+    assert page.count("uses os") == 1 and page.count("The first") == 3
+
+
 def test_pages_hold_no_more_than_the_course_lets_students_see(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "results").mkdir(parents=True)

@@ -53,7 +53,8 @@ def as_markdown(result: Result) -> str:
         lines += ["", "| | item | points | |", "| --- | --- | ---: | --- |"]
     for item in result.items:
         points = "open" if item.score is None else f"{item.score:g}"
-        said = cell("\n".join(text for text in (item.message, *item.hints) if text))
+        message = "" if item.message == result.message else item.message  # which stands above
+        said = cell("\n".join(text for text in (message, *item.hints) if text))
         mark = _MARKS.get(item.status, "?")
         lines.append(f"| {mark} | {cell(item.title)} | {points} of {item.max_score:g} | {said} |")
     return "\n".join([*lines, "", f"Receipt {result.digest[:12]}.", ""])

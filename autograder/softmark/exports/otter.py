@@ -144,7 +144,14 @@ class ItemResults(GradingResults):  # type: ignore[misc]
 
     def take(self, result: Result, feedback: Feedback, metadata: Any, seed: int) -> None:
         """Be the results that ``result`` tells of; ``metadata`` is Gradescope's of the hand-in."""
-        super().__init__([_item(item) for item in result.items], notebook=self.notebook)
+        first = next((i.id for i in result.items if i.message == result.message), "")
+        items = [  # what is said of the whole is said once
+            item.model_copy(update={"message": ""})
+            if item.message == result.message and item.id != first
+            else item
+            for item in result.items
+        ]
+        super().__init__([_item(item) for item in items], notebook=self.notebook)
         self._score = result.score
         self._content = as_results(result, feedback, _hand_in(metadata), datetime.now(UTC), seed)
         self.set_plugin_data(PLUGIN, {"seed": seed, "result": json.loads(result.to_json())})
@@ -164,7 +171,7 @@ def _item(item: ItemResult) -> OKTestFile:
     points = item.max_score if item.tier == "core" else 0.0
     case = TestCase(item.title, "", False, points, None, None)
     test = OKTestFile(item.id, "", [case], all_or_nothing=False)
-    message = "\n".join([item.message, *item.hints])
+    message = "\n".join(text for text in (item.message, *item.hints) if text)
     test.test_case_results = [TestCaseResult(case, message, item.status == "passed")]
     test.update_score(score)
     return test

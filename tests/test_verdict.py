@@ -107,6 +107,47 @@ def test_time_that_is_used_up_is_said_so(bench: Bench) -> None:
     assert "used up" in failure.message
 
 
+@pytest.fixture(scope="module")
+def of_torch(course: Course) -> Iterator[Bench]:
+    pytest.importorskip("torch", reason="PyTorch is not installed here")
+    topic = "05_multihead"
+    with Bench(course, course.topic(topic), 1, isolate(course, topic)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "hint"),
+    [
+        ("q *= 2", "scaled_dot_product_attention raised RuntimeError: a leaf", "that was given"),
+        ("q[q > 0] = 0", "scaled_dot_product_attention raised RuntimeError", "that was given"),
+        (
+            "w *= 2",
+            "Autograd, on the way back, raised RuntimeError: one of the",
+            "was changed after",
+        ),
+        ("w[w > 0] = 0", "Autograd, on the way back, raised RuntimeError", "was changed after"),
+        ("q @ q", "scaled_dot_product_attention raised RuntimeError", ""),
+    ],
+)
+def test_what_autograd_says_of_changes_in_place_is_explained(of_torch, line, told, hint) -> None:
+    source = (
+        f"{of_torch.reference_files['multihead.py']}\n\n"
+        "def scaled_dot_product_attention(q, k, v, mask=None):\n"
+        "    w = torch.softmax(q @ k.transpose(-2, -1), dim=-1)\n"
+        f"    {line}\n    return w @ v, w\n"
+    )
+    assert of_torch.take({"multihead.py": source}) is None
+    run, rng = Script(of_torch.topic.calls), np.random.default_rng(1)
+    q, k, v = (run.tensor(name, rng.normal(size=(3, 4))) for name in "qkv")
+    out, _ = run.call("scaled_dot_product_attention", q, k, v)
+    run.backward((out, rng.normal(size=(3, 4))))
+    run.gradient(q)
+    failure = of_torch.student(of_torch.question(run))
+    assert isinstance(failure, Failure) and failure.message.startswith(told)
+    assert "anomaly" not in failure.message
+    assert [hint in said for said in failure.hints] == ([True] if hint else [])
+
+
 def test_a_dict_without_declared_entries_is_compared_whole() -> None:
     script = Script({"f": (Output("g", "dict"),)})
     handle = script.call("f")

@@ -222,8 +222,29 @@ def stopped(script: Script, expected: Trace, actual: Trace, ending: str) -> Fail
         return _wrong_error(script, expected.raised, actual.raised)
     if actual.raised is not None:
         step = script.steps[actual.raised.step]
-        return Failure(describe(actual.raised, step.name), cause="error")
+        name = "Autograd, on the way back," if step.operation == "backward" else step.name
+        message = describe(actual.raised, name)
+        return Failure(message, _about_in_place(actual.raised), cause="error")
     return None
+
+
+_OF_LEAF = (
+    "Something writes into a tensor that was given: a line such as x *= 2 or x[mask] = 0, or a method "
+    "whose name ends in _. The caller still needs it as it was, and autograd refuses it where a "
+    "gradient is due. Make a new tensor: x = x * 2, or a method without the _."
+)
+_OF_KEPT = (
+    "A tensor was changed after something had been computed from it, and the way back needs it as it "
+    "was. A line such as x *= 2 or x[mask] = 0 changes x itself, as does a method whose name ends in _. "
+    "Make a new tensor: x = x * 2, or a method without the _."
+)
+
+
+def _about_in_place(raised: Raised) -> tuple[str, ...]:
+    """What autograd's errors on changes in place mean; nothing for any other error."""
+    if "requires grad" in raised.message and "in-place operation" in raised.message:
+        return (_OF_LEAF,)
+    return (_OF_KEPT,) if "modified by an inplace operation" in raised.message else ()
 
 
 def _wrong_error(script: Script, wanted: Raised, raised: Raised | None) -> Failure | None:
@@ -251,7 +272,10 @@ def describe(raised: Raised, name: str) -> str:
         return f"{raised.message or name} is still to be written{_at(raised)}."
     if raised.type in ("ReturnedWrong", "NotDefined"):
         return f"{raised.message}."
-    said = f": {raised.message}" if raised.message else ""
+    message = raised.message.partition(". Hint: ")[
+        0
+    ]  # PyTorch's, on what no submission need import
+    said = f": {message}" if message else ""
     return f"{name} raised {raised.type}{said}{_at(raised)}."
 
 

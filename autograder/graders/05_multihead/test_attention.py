@@ -157,16 +157,50 @@ def test_rows_with_nothing_to_attend_to(script, student, draw):
     assert np.any(trace[whole[0]]), "out is 0 everywhere."
 
 
-@item("sdpa.stable", depends=("sdpa.weights", "sdpa.mask"))
-def test_large_scores(script, agree, draw):
-    """Scores of ±1e4, in rows of very different size, near each other and far apart."""
+@item("sdpa.stable", depends="sdpa.weights")
+def test_large_scores(script, student, draw):
+    """Of ±1e4, near each other and far apart: the same number off all scores of a row is no change."""
     run = script()
     q = np.array([[[2e4], [-2e4], [0.3], [2.0]]])  # d = 1: a score is q · k
     k = np.array([[[0.5], [0.5 - 1e-4], [-0.5], [0.4999]]])
-    v = draw(1, 4, 2)
-    run.call("scaled_dot_product_attention", q, k, v)
-    run.call("scaled_dot_product_attention", q, k, v, np.array([False, True, True, True]))
-    run.call(
-        "scaled_dot_product_attention", 100 * draw(2, 3, 4), 100 * draw(2, 5, 4), draw(2, 5, 3)
+    done = []
+    for q_, k_, v in (
+        (q, k, draw(1, 4, 1)),
+        (100 * draw(2, 3, 4), 100 * draw(2, 5, 4), draw(2, 5, 4)),
+    ):
+        whole = run.call("scaled_dot_product_attention", q_, k_, v)
+        best = (q_ @ k_.swapaxes(-1, -2)).argmax(-1)
+        for i in range(q_.shape[1]):  # with the best key's score at 0 none of them is large
+            moved = k_ - np.take_along_axis(k_, best[:, i, None, None], axis=1)
+            alone = run.call("scaled_dot_product_attention", q_[:, i : i + 1], moved, v)
+            done.append((whole, alone, i, best[:, i]))
+    trace = student(run)
+    for whole, alone, i, best in done:
+        for name, one, two in zip(("out", "weights"), whole, alone, strict=True):
+            assert np.isfinite(trace[one]).all(), f"{name} is not finite where scores reach 1e4."
+            assert near(trace[one][:, i], trace[two][:, 0]), (
+                f"{name} changes where the same large number is added to all scores of a query. It "
+                "changes nothing in a softmax: is the largest score of each row taken off before exp?"
+            )
+        found = trace[whole[1]][:, i].argmax(-1)
+        assert np.array_equal(found, best), "The largest score does not have the largest weight."
+
+
+@item("sdpa.stable")
+def test_large_scores_behind_a_mask(script, student, draw):
+    """Finite where the largest score is behind the mask, and of some weight where it is not."""
+    run = script()
+    q = np.array([[[2e4], [-2e4], [0.3]]])
+    k, v = np.array([[[0.5], [-0.5], [0.4999]]]), draw(1, 3, 2)
+    rows = ("011", "101", "011"), ("101", "110", "110")
+    masks = [np.array([[c == "1" for c in row] for row in each]) for each in rows]
+    done = [run.call("scaled_dot_product_attention", q, k, v, mask) for mask in masks]
+    trace = student(run)
+    for found in done:
+        for name, value in zip(("out", "weights"), found, strict=True):
+            assert np.isfinite(trace[value]).all(), (
+                f"With a mask, {name} is not finite where scores reach 1e4."
+            )
+    assert np.any(trace[done[1][1]], axis=-1).all(), (
+        "With a mask, no key has any weight where scores reach 1e4."
     )
-    agree(run)

@@ -58,10 +58,10 @@ def test_gradients_of_a_cache(script, student, draw):
             )
 
 
-@item("cache.steps", depends=("cache.append", "causal.end", "mha.causal", "gqa.groups"))
+@item("cache.steps", depends=("cache.append", "gqa.groups"))
 @pytest.mark.parametrize("h_kv, chunks", [(4, (1, 1, 1, 1)), (2, (2, 1, 3))])
 def test_in_steps(script, student, draw, h_kv, chunks):
-    """All at once, and in steps with a cache: each token alone, or chunks of a ragged batch."""
+    """As all tokens so far without a cache: each token alone, or chunks of a ragged batch."""
     run = script()
     h, T = 4, sum(chunks)
     E, of_keys = h * 3, h_kv * 3
@@ -70,23 +70,39 @@ def test_in_steps(script, student, draw, h_kv, chunks):
     params |= {f"{name}.bias": draw(rows) for name, rows in shapes.items()}
     made = run.new("MultiHeadAttention", E, h, h_kv, params=params)
     x = draw(2, T, E)
+    cache, done = run.new("KVCache"), []
     mask = np.tril(np.ones((T, T), dtype=bool))
     if h_kv < h:  # the first tokens of sample 0 are padding
         mask = mask & (np.arange(T) > [[1], [-1]])[:, None, None]
-    whole = made.forward(x, mask=mask)
-    cache, held, outs = run.new("KVCache"), 0, []
+    held = 0
     for size in chunks:
         rows = slice(held, held + size)
         held += size
         # under a causal mask alone, a single token may attend to all that is held
-        seen = None if h_kv == h else mask[..., rows, :held]
-        outs.append(made.forward(x[:, rows], mask=seen, cache=cache))
+        seen, of_all = None, None
+        if h_kv < h:
+            seen, of_all = mask[..., rows, :held], mask[..., :held, :held]
+        step = made.forward(x[:, rows], mask=seen, cache=cache)
+        alone = made.forward(x[:, rows], mask=None if seen is None else seen[..., rows])
+        done.append((rows, step, made.forward(x[:, :held], mask=of_all), alone))
     shape = (2, h_kv, 1, 3)  # what is held has the heads of keys and values, and no more
     cache.append(draw(*shape), draw(*shape))
     trace = student(run)
     real = np.broadcast_to(mask.any(-1).reshape(-1, T), (2, T))
-    steps = np.concatenate([trace[out] for out in outs], axis=1)
-    assert np.any(trace[whole]), "out is 0 everywhere."
-    assert near(steps[real], trace[whole][real]), (
-        "With a cache the steps do not give what all tokens give at once under a causal mask."
-    )
+    for number, (rows, step, whole, alone) in enumerate(done, 1):
+        kept = real[:, rows]
+        found, due = trace[step][kept], trace[whole][:, rows][kept]
+        where = f"In step {number} of {len(done)}, {len_of(rows)} behind {rows.start} in the cache"
+        assert rows.start == 0 or not near(found, trace[alone][kept]), (
+            f"{where}, out is what the new ones give by themselves: those held are not attended to."
+        )
+        assert near(found, due), (
+            f"{where}, out is not what these tokens have in one call, without a cache, on all "
+            f"{rows.stop} so far."
+        )
+
+
+def len_of(rows):
+    """As in: 2 new tokens; 1 new token."""
+    count = rows.stop - rows.start
+    return f"{count} new tokens" if count > 1 else "1 new token"

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from softmark.plugin import item
+from softmark.plugin import Disagreement, item
 
 N, TQ, TK, E, H = 3, 4, 5, 6, 2
+PARTS = ("sdpa.out", "sdpa.rows", "sdpa.mask", "heads.split", "heads.merge")
 
 
 def drawn(draw, bias=True):
@@ -22,6 +23,27 @@ def multihead(run, draw):
     return run.new("MultiHeadAttention", E, H, params=drawn(draw))
 
 
+def handed_on(script, student, params, given, mask, whole):
+    """Whether ``whole`` is what the submission's own parts make of inputs and mask, one by one.
+
+    It does not count where they do not heed the mask.
+    """
+    run, outs = script(), []
+    for more in ((mask,), ()):
+        parts = [
+            run.call("split_heads", x @ params[f"{name}.weight"].T + params[f"{name}.bias"], H)
+            for name, x in zip(("q_proj", "k_proj", "v_proj"), given, strict=True)
+        ]
+        out, _ = run.call("scaled_dot_product_attention", *parts, *more)
+        outs.append(run.call("merge_heads", out))
+    try:
+        trace = student(run)
+    except Disagreement:
+        return False
+    masked, plain = (trace[out] @ params["o_proj.weight"].T + params["o_proj.bias"] for out in outs)
+    return near(whole, masked) and not near(masked, plain)
+
+
 def near(a, b):
     return np.allclose(a, b, 1e-9, 1e-11)
 
@@ -30,57 +52,78 @@ def near(a, b):
 def test_query_by_query(script, student, draw):
     """(Tq, Tk): as each query gives by itself, with the keys that it may see and no others."""
     run = script()
-    made = multihead(run, draw)
-    query, key, value = draw(N, TQ, E), draw(N, TK, E), draw(N, TK, E)
+    params = drawn(draw)
+    made = run.new("MultiHeadAttention", E, H, params=params)
+    given = query, key, value = draw(N, TQ, E), draw(N, TK, E), draw(N, TK, E)
     mask = np.array(
         [[1, 0, 0, 1, 1], [0, 1, 0, 0, 0], [1, 1, 1, 0, 1], [0, 0, 1, 1, 0]], dtype=bool
     )
-    whole = made.forward(query, key, value, mask)
-    other = made.forward(query, key, value)
+    whole, plain = made.forward(*given, mask), made.forward(*given)
     alone = [
-        made.forward(query[:, i : i + 1], key[:, seen], value[:, seen])
-        for i, seen in enumerate(mask)
+        [made.forward(query[:, i : i + 1], key[:, seen], value[:, seen]) for seen in (row, ~row)]
+        for i, row in enumerate(mask)
     ]
     trace = student(run)
-    assert not near(trace[whole], trace[other]), "The mask changes nothing."
-    for i, one in enumerate(alone):
-        assert near(trace[whole][:, i], trace[one][:, 0]), (
-            f"With a mask of shape (Tq, Tk), query {i} is not answered as it is by the keys that it may "
-            "see alone."
-        )
+    found, due, opposite = (
+        trace[whole],
+        *(np.concatenate([trace[each[side]] for each in alone], axis=1) for side in (0, 1)),
+    )
+    shape = f"a mask of shape (Tq, Tk) = {mask.shape}"
+    assert not near(found, trace[plain]), f"With {shape}, out is what it is without a mask."
+    wrong = [i for i in range(TQ) if not near(found[:, i], due[:, i])]
+    if not wrong or handed_on(script, student, params, given, mask, found):
+        return
+    assert not near(found, opposite), (
+        f"With {shape}, each query attends to the keys where the mask is False: True means attend."
+    )
+    raise AssertionError(
+        f"With {shape}, query {wrong[0]} may attend to {keys(mask[wrong[0]])}. It does not give what it "
+        "gives where these are all the keys there are."
+    )
+
+
+def keys(row):
+    """As in: keys 0, 3 and 4."""
+    *more, last = map(str, np.flatnonzero(row))
+    return f"keys {', '.join(more)} and {last}" if more else f"key {last} alone"
 
 
 @item("mha.mask", depends="sdpa.mask")
 def test_masks_broadcast(script, student, draw):
-    """Over samples, heads and queries: as the mask written out."""
+    """Over samples, heads and queries: as written out for each sample alone."""
     run = script()
     made = multihead(run, draw)
     given = draw(N, TQ, E), draw(N, TK, E), draw(N, TK, E)
-    done, full = [], []
-    for shape in (
-        (TK,),
-        (1, TK),
-        (TQ, TK),
-        (H, 1, TK),
-        (N, 1, 1, TK),
-        (N, 1, TQ, TK),
-        (1, H, TQ, TK),
+    done = []
+    for axes, shape in (
+        ("(Tk,)", (TK,)),
+        ("(1, Tk)", (1, TK)),
+        ("(Tq, Tk)", (TQ, TK)),
+        ("(h, 1, Tk)", (H, 1, TK)),
+        ("(N, 1, 1, Tk)", (N, 1, 1, TK)),
+        ("(N, 1, Tq, Tk)", (N, 1, TQ, TK)),
+        ("(1, h, Tq, Tk)", (1, H, TQ, TK)),
+        ("(N, h, Tq, Tk)", (N, H, TQ, TK)),
     ):
         mask = draw.rng.random(shape) < 0.5
         mask[..., 0] = True
         mask[..., 1] = False
-        full.append(np.broadcast_to(mask, (N, H, TQ, TK)))
-        done.append((shape, made.forward(*given, mask=mask)))
-    many = [np.concatenate([x] * len(full)) for x in given]  # all that is written out in one call
-    written = made.forward(*many, mask=np.concatenate(full))
+        full = np.broadcast_to(mask, (N, H, TQ, TK)).copy()
+        alone = [
+            made.forward(*(x[n : n + 1] for x in given), mask=full[n : n + 1]) for n in range(N)
+        ]
+        done.append((f"{axes} = {shape}", made.forward(*given, mask=mask), alone))
     plain = made.forward(*given)
     trace = student(run)
-    for (shape, one), two in zip(done, np.split(trace[written], len(full)), strict=True):
-        assert near(trace[one], two), (
-            f"A mask of shape {shape} does not give what it gives written out for every sample, head "
-            "and query."
+    for shape, one, alone in done:
+        assert not near(trace[one], trace[plain]), (
+            f"With a mask of shape {shape}, out is what it is without a mask."
         )
-        assert not near(trace[one], trace[plain]), f"A mask of shape {shape} changes nothing."
+        wrong = [n for n, two in enumerate(alone) if not near(trace[one][n], trace[two][0])]
+        assert not wrong, (
+            f"The same mask, written in two ways, gives two results: of shape {shape} for the batch, "
+            f"and of shape (1, h, Tq, Tk) = {(1, H, TQ, TK)} for sample {wrong[0]} alone."
+        )
 
 
 @item("mha.mask", depends="sdpa.mask")
@@ -93,9 +136,17 @@ def test_masks_of_heads(script, student, draw):
     pairs = [made.forward(*given, mask=np.stack(two)) for two in ((a, b), (b, a), (a, a), (b, b))]
     trace = student(run)
     ab, ba, aa, bb = (trace[pair] for pair in pairs)
-    assert near(ab + ba, aa + bb), "Each head has to have the mask that is its own."
-    assert not near(ab, aa) and not near(ab, bb) and not near(ab, ba), (
-        "All heads have the mask of one of them."
+    shape = f"a mask of shape (h, 1, Tk) = {(H, 1, TK)}"
+    for one, what in ((aa, "first"), (bb, "last")):
+        assert near(aa, bb) or not near(ab, one), (
+            f"With {shape}, all heads attend by the mask of the {what} head."
+        )
+    assert not near(ab, ba), (
+        f"With {shape}, nothing changes where the heads' masks are exchanged: head i has to attend by "
+        "mask[i]."
+    )
+    assert near(ab + ba, aa + bb), (
+        f"With {shape}, each head has to attend by its own mask, and by no other."
     )
 
 
@@ -122,7 +173,7 @@ def test_query_with_nothing_to_attend_to(script, student, draw, bias):
     )
 
 
-@item("mha.ragged", depends="mha.mask")
+@item("mha.ragged", depends=(*PARTS, "mha.mask"))
 def test_ragged_batch(script, student, draw):
     """With padding and causal masks: as each sequence gives alone, whatever stands in the padding."""
     run = script()
@@ -146,7 +197,7 @@ def test_ragged_batch(script, student, draw):
     assert not near(trace[batch][real], trace[other][real]), "out does not depend on the input."
 
 
-@item("mha.causal", depends="mha.mask")
+@item("mha.causal", depends=(*PARTS, "mha.mask"))
 def test_nothing_comes_from_the_future(script, student, draw):
     """Another token at t: outputs before t stay as they are, at t and behind it they do not."""
     run = script()

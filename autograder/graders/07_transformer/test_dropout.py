@@ -79,9 +79,9 @@ V, E = 5, 6
 
 def language_model(run, draw, *parts):
     """A model with dropout 0.5 and silent ``parts``, and its parameters."""
-    params = silent(draw.params("TransformerLM", V, E, 2, 4, 1, T), *parts)
+    params = silent(draw.params("TransformerLM", V, E, 2, 4, 1, T + 1), *parts)
     params["out.weight"] = params["embed.weight"]
-    made = run.new("TransformerLM", V, E, 2, 4, 1, T, dropout=0.5, params=params)
+    made = run.new("TransformerLM", V, E, 2, 4, 1, T + 1, dropout=0.5, params=params)
     return made, params
 
 
@@ -93,7 +93,7 @@ def test_on_embedding_and_position(script, student, draw):
     tokens = draw.rng.integers(V, size=(N, T))
     logits = made.forward(tokens)
     # all that x can be, through the submission's own block and norm
-    x = (params["embed.weight"][tokens] + params["positions.weight"]).reshape(-1, 1, E)
+    x = (params["embed.weight"][tokens] + params["positions.weight"][:T]).reshape(-1, 1, E)
     kept = (np.arange(2**E)[:, None] >> np.arange(E) & 1).astype(bool)
     of_block = {k.removeprefix("blocks.0."): v for k, v in params.items() if "blocks" in k}
     of_norm = {k.removeprefix("final_norm."): v for k, v in params.items() if "final" in k}
@@ -168,7 +168,7 @@ def test_decoder_block(script, student, draw):
 @item("extension.dropout")
 def test_models(script, student, draw):
     """With p = 1 nothing of the tokens is left in training; in eval mode nothing is dropped."""
-    V, sizes = 5, (4, 2, 5, 1, 4)
+    V, sizes = 5, (4, 2, 5, 1, 5)
     run = script()
     tokens, lengths = draw.rng.integers(V, size=(2, 4)), np.array([4, 4])
     given = {

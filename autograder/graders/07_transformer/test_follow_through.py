@@ -60,17 +60,17 @@ def test_block(script, student, draw, norm):
 def test_lm(script, student, draw):
     """From the student's own blocks and LayerNorm."""
     V = 5
-    params = draw.params("TransformerLM", V, E, H, F, 2, T)
+    params = draw.params("TransformerLM", V, E, H, F, 2, T + 1)
     params["out.weight"] = params["embed.weight"]
     tokens = draw.rng.integers(V, size=(N, T))
     run = script()
-    made = run.new("TransformerLM", V, E, H, F, 2, T, params=params)
+    made = run.new("TransformerLM", V, E, H, F, 2, T + 1, params=params)
     whole, others = made.forward(tokens), [made.forward((tokens + 1) % V)]
     for layer in ("blocks.0.", "blocks.1."):  # what the blocks make of x counts
         mixed = {k: draw(*v.shape) if layer in k else v for k, v in params.items()}
         run.assign(made, mixed)
         others.append(made.forward(tokens))
-    x = params["embed.weight"][tokens] + params["positions.weight"]
+    x = params["embed.weight"][tokens] + params["positions.weight"][:T]
     for layer in range(2):
         block = run.new("EncoderBlock", E, H, F, params=part(params, f"blocks.{layer}"))
         x = block.forward(x, np.tri(T, dtype=bool))

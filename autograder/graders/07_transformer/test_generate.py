@@ -80,24 +80,33 @@ def test_mode(script, student, draw):
     )
 
 
-@item("generate.cost", requires="generate.greedy", claim=True)
+@item("generate.cost", depends="lm.cache", claim=True)
 def test_cost(script, student, draw):
     """What one forward of all tokens but the last costs; recomputing costs many times that."""
-    T, new = 2, 8
+    T, new = 2, 16
     run = script()
-    sizes = (V, E, H, F, 1, 10)
+    sizes = (V, E, H, F, 1, T + new)
     made = run.new("TransformerLM", *sizes, params=lively(draw, *sizes))
     run.count_operators()
     prompt = draw.rng.integers(V, size=(1, T))
     run.call("generate", made, prompt, new, temperature=0)
     generating = len(run.steps) - 1
-    made.forward(draw.rng.integers(V, size=(1, T + new - 1)))
+    tokens = draw.rng.integers(V, size=(1, T + new - 1))
+    made.forward(tokens)
+    caches = [run.new("KVCache")]
+    first = len(run.steps)
+    for start, end in ((0, T), *((t, t + 1) for t in range(T, T + new - 1))):
+        made.forward(tokens[:, start:end], caches)
     trace = student(run)
-    steps = [
-        replace(trace, operators=tuple(o for o in trace.operators if o.step == step))
-        for step in (generating, generating + 1)
-    ]
-    taken, once = (flops(part) for part in steps)
+    taken, once, least = (
+        flops(replace(trace, operators=tuple(o for o in trace.operators if o.step in steps)))
+        for steps in ([generating], [generating + 1], range(first, len(run.steps)))
+    )
+    assert taken >= 0.95 * least, (
+        f"To write {new} tokens after {T}, generate takes {taken:,} floating-point operations; to give "
+        f"your model the prompt, and then each new token with the caches, takes {least:,}. With fewer "
+        "something is left out: do new tokens attend to all that came before?"
+    )
     assert taken <= 1.5 * once, (
         f"To write {new} tokens after {T}, generate takes {taken:,} floating-point operations, and one "
         f"forward of {T + new - 1} tokens {once:,}: the bound is 1.5 times that. Give the model the "

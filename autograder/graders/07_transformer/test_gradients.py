@@ -83,7 +83,7 @@ def test_block(script, student, draw):
 @item("lm.gradients")
 def test_lm(script, student, draw):
     """To every layer, and to the embedding from both its ends."""
-    args = (5, 4, 2, 6, 1, 4)
+    args = (5, 4, 2, 6, 1, T + 1)
     tokens = draw.rng.integers(5, size=(N, T))
     given = args, drawn(draw, "TransformerLM", *args), {"tokens": tokens}
     assert_slopes(script, student, draw, "TransformerLM", *given, 5)
@@ -103,7 +103,7 @@ def test_decoder_block(script, student, draw):
 def test_models(script, student, draw, name):
     """To every layer of encoder and decoder, and to the embeddings."""
     tokens = draw.rng.integers(5, size=(N, T))
-    args, inputs = (5, 4, 2, 6, 1, 4), {"tokens": tokens, "lengths": LENGTHS}
+    args, inputs = (5, 4, 2, 6, 1, T + 1), {"tokens": tokens, "lengths": LENGTHS}
     if name == "Transformer":
         args = (5, *args)
         inputs = {"src": tokens[:, ::-1].copy(), "tgt": tokens, "src_lengths": LENGTHS}

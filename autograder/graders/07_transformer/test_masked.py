@@ -21,7 +21,7 @@ def near(a, b):
 def test_logits(script, agree, draw):
     """At every position, of a batch without padding."""
     run = script()
-    for N, T, *sizes in ((3, 5, *SIZES), (1, 1, 3, 4, 1, 2, 1, 1)):
+    for N, T, *sizes in ((3, 5, *SIZES), (1, 1, 3, 4, 1, 2, 1, 2)):
         made = model(run, draw, *sizes)
         made.forward(draw.rng.integers(sizes[0], size=(N, T)), np.full(N, T))
     agree(run)
@@ -32,7 +32,7 @@ def test_padding_and_both_sides(script, student, draw):
     """A ragged batch is the samples it is made of; every real token has an influence on all others."""
     N, T = 2, 4
     run = script()
-    made = model(run, draw, 7, 6, 2, 9, 1, T)
+    made = model(run, draw, 7, 6, 2, 9, 1, T + 1)
     tokens, lengths = draw.rng.integers(7, size=(N, T)), np.array([2, 4])
     whole = made.forward(tokens, lengths)
     alone = [

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from softmark.plugin import item
+from softmark.plugin import Disagreement, item
 from softmark.script import Output, Rng, Script
 
 V, E, H, F, LAYERS, MAX_LEN = 5, 4, 2, 3, 1, 6
@@ -33,19 +33,67 @@ def tokens(draw, *shape):
     return draw.rng.integers(V, size=shape)
 
 
+def assert_ends(student, run, said):
+    """Run it to its end; where it ends otherwise, say why that is due."""
+    try:
+        student(run)
+    except Disagreement as error:
+        raise AssertionError(f"{said} {error.failure.message}") from None
+
+
+def assert_legal(student, run, said):
+    """No ValueError, and say why none is due. Another error is another item's."""
+    try:
+        student(run)
+    except Disagreement as error:
+        told = error.failure.message
+        assert "raised ValueError" not in told, f"{said} {told}"
+
+
 @item("robust.errors")
 @pytest.mark.parametrize("cached", [0, 4])
-def test_past_max_len(script, agree, draw, cached):
-    """max_len tokens are legal, one more is not; those in the caches count."""
+def test_as_many_as_max_len(script, student, draw, cached):
+    """max_len tokens are legal, those in the caches counted."""
     run = unread(script())
     made = run.new("TransformerLM", *LM)
     caches = [run.new("KVCache") for _ in range(LAYERS)] if cached else None
     if cached:
         made.forward(tokens(draw, N, cached), caches)
-    else:
-        made.forward(tokens(draw, N, MAX_LEN))
+    made.forward(tokens(draw, N, MAX_LEN - cached), caches)
+    held = f", {cached} of them in the caches," if cached else ""
+    assert_legal(
+        student,
+        run,
+        f"{MAX_LEN} tokens{held} are legal where max_len is {MAX_LEN}: none is too many.",
+    )
+
+
+@item("robust.errors")
+@pytest.mark.parametrize("cached", [0, 4])
+def test_past_max_len(script, student, draw, cached):
+    """One more than max_len is not legal; those in the caches count."""
+    run = unread(script())
+    made = run.new("TransformerLM", *LM)
+    caches = [run.new("KVCache") for _ in range(LAYERS)] if cached else None
+    if cached:
+        made.forward(tokens(draw, N, cached), caches)
     made.forward.raises(tokens(draw, N, MAX_LEN - cached + 1), caches)
-    agree(run)
+    held = f", {cached} of them in the caches," if cached else ""
+    said = f"{MAX_LEN + 1} tokens{held} are one too many where max_len is {MAX_LEN}."
+    assert_ends(student, run, said)
+
+
+@item("robust.errors")
+@pytest.mark.parametrize("T, new", [(T, MAX_LEN - T + 1), (MAX_LEN, 1)])
+def test_written_to_the_end(script, student, draw, T, new):
+    """T + max_new_tokens - 1 may be as much as max_len."""
+    run = unread(script())
+    made = run.new("TransformerLM", *LM)
+    run.call("generate", made, tokens(draw, N, T), new, temperature=0)
+    said = (
+        f"To write {new} token{'s' * (new > 1)} after {T} is legal where max_len is {MAX_LEN}: the"
+    )
+    assert_legal(student, run, f"{said} last one is written and not fed back.")
 
 
 @item("robust.errors")
@@ -61,11 +109,10 @@ def test_past_max_len(script, agree, draw, cached):
     ],
 )
 def test_bad_arguments(script, agree, draw, new, more):
-    """Of generate; T + max_new_tokens - 1 may be as much as max_len, top_p may be 1."""
+    """Of generate; T + max_new_tokens - 1 is more than max_len where 5 are to be written."""
     run = unread(script())
     made = run.new("TransformerLM", *LM)
-    if new == 5:
-        run.call("generate", made, tokens(draw, N, T), 4, temperature=0)
+    if "top_p" in more:  # which may be 1
         run.call("generate", made, tokens(draw, N, T), 1, top_p=1.0)
     run.raises("generate", made, tokens(draw, N, T), new, **more)
     agree(run)
@@ -73,31 +120,47 @@ def test_bad_arguments(script, agree, draw, new, more):
 
 @item("robust.inputs", claim=True)
 def test_inputs_are_left_alone(script, student, draw):
-    """No call changes its arguments, or the parameters of a module."""
+    """No module changes its arguments, or its parameters."""
     run = script()
     made = modules(run, draw)
-    ids = tokens(draw, N, T)
-    logits = made["TransformerLM"].forward(ids)
     parts = {name: module for name, module in made.items() if name != "TransformerLM"}
     before = {name: run.parameters(module) for name, module in parts.items()}
     for name in ("LayerNorm", "RMSNorm", "FeedForward", "SwiGLU"):
         out = made[name].forward(draw(N, T, E))
     made["EncoderBlock"].forward(draw(N, T, E), np.ones((T, T), dtype=bool))
-    for more in ({"temperature": 0}, {"top_k": 2, "top_p": 0.5, "generator": Rng(3)}):
-        run.call("generate", made["TransformerLM"], ids, 2, **more)
-    again = made["TransformerLM"].forward(ids)
     after = {name: run.parameters(module) for name, module in parts.items()}
     trace = student(run)
     assert np.any(trace[out]), "What SwiGLU gives is 0 everywhere."
-    for place, name in trace.modified:
-        raise AssertionError(f"{run.steps[place].name} changes its argument {name} in place.")
-    assert np.array_equal(trace[logits], trace[again]), (
-        "After generate, the same tokens have other logits: something of the model was changed."
-    )
+    assert_arguments_kept(run, trace)
     for name, handle in before.items():
         for key, value in trace[handle].items():
             same = np.array_equal(value, trace[after[name]][key])
             assert same, f"The parameter {key} of {name} was changed by a call."
+
+
+def assert_arguments_kept(run, trace):
+    for place, name in trace.modified:
+        raise AssertionError(f"{run.steps[place].name} changes its argument {name} in place.")
+
+
+@item("robust.inputs", claim=True)
+def test_generate_leaves_all_as_it_was(script, student, draw):
+    """Neither its prompt nor the model is changed; where it raises an error, that is another item's."""
+    run = script()
+    made = modules(run, draw)["TransformerLM"]
+    ids = tokens(draw, N, T)
+    logits = made.forward(ids)
+    for more in ({"temperature": 0}, {"top_k": 2, "top_p": 0.5, "generator": Rng(3)}):
+        run.call("generate", made, ids, 2, **more)
+    again = made.forward(ids)
+    try:
+        trace = student(run)
+    except Disagreement:
+        return
+    assert_arguments_kept(run, trace)
+    assert np.array_equal(trace[logits], trace[again]), (
+        "After generate, the same tokens have other logits: something of the model was changed."
+    )
 
 
 def unread(run):
@@ -148,14 +211,16 @@ def test_devices_are_kept(script, student, draw):
 
 
 @item("extension.robust")
-def test_masked_lm_past_max_len(script, agree, draw):
+def test_masked_lm_past_max_len(script, student, draw):
     """max_len tokens are legal, one more is not."""
-    run = unread(script())
-    made = run.new("MaskedLM", *LM)
     lengths = np.array([3, 5])
-    made.forward(tokens(draw, N, MAX_LEN), lengths)
-    made.forward.raises(tokens(draw, N, MAX_LEN + 1), lengths)
-    agree(run)
+    run = unread(script())
+    run.new("MaskedLM", *LM).forward(tokens(draw, N, MAX_LEN), lengths)
+    assert_legal(student, run, f"{MAX_LEN} tokens are legal where max_len is {MAX_LEN}.")
+    run = unread(script())
+    run.new("MaskedLM", *LM).forward.raises(tokens(draw, N, MAX_LEN + 1), lengths)
+    said = f"{MAX_LEN + 1} tokens are one too many where max_len is {MAX_LEN}."
+    assert_ends(student, run, said)
 
 
 @item("extension.robust", claim=True)

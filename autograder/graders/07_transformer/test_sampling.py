@@ -43,7 +43,18 @@ def allowed(logits, temperature, top_k, top_p):
 
 
 def assert_drawn(script, student, draw, *settings):
-    """Each of the settings (temperature, top_k, top_p) on one model."""
+    """Each of the settings (temperature, top_k, top_p) on one model.
+
+    Where the rows of a batch share their draws, which another item is about, each row is asked alone.
+    """
+    said = misdrawn(script, student, draw, settings, rows=N)
+    if said and rows_go_on_alike(script, student, draw):
+        said = misdrawn(script, student, draw, settings, rows=1)
+    assert not said, said
+
+
+def misdrawn(script, student, draw, settings, rows):
+    """What is wrong with tokens drawn for ``rows`` prompts a call; nothing where they are right."""
     run = script()
     made = model(run, draw, spread=1.0)
     found = []
@@ -51,22 +62,36 @@ def assert_drawn(script, student, draw, *settings):
         prompt = draw.rng.integers(7, size=(N, T))
         named = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         named = {k: v for k, v in named.items() if v is not None}
-        tokens = run.call("generate", made, prompt, 1, **named, generator=seed(draw))
+        tokens = [
+            run.call("generate", made, prompt[n : n + rows], 1, **named, generator=seed(draw))
+            for n in range(0, N, rows)
+        ]
         found.append(((temperature, top_k, top_p), named, tokens, made.forward(prompt)))
     trace = student(run)
     for setting, named, tokens, logits in found:
         said = ", ".join(f"{k} = {v}" for k, v in named.items())
         odds, order = allowed(trace[logits][:, -1], *setting)
-        came = order == trace[tokens][:, T:]  # (N, V), in falling order
-        assert not (came & (odds == 0)).any(), (
-            f"With {said}, tokens are drawn that are shut out by your own model's logits."
-        )
+        written = np.concatenate([trace[handle] for handle in tokens])
+        came = order == written[:, T:]  # (N, V), in falling order
+        if (came & (odds == 0)).any():
+            return f"With {said}, tokens are drawn that are shut out by your own model's logits."
         due, error = odds.sum(axis=0), np.sqrt((odds * (1 - odds)).sum(axis=0))
         off = np.abs(came.sum(axis=0) - due) > 6 * error + 2
-        assert not off.any(), (
-            f"With {said}, the token of rank {off.argmax() + 1} comes {came.sum(axis=0)[off][0]} times "
-            f"in {len(came)} draws; by your own model's logits about {due[off][0]:.0f}."
-        )
+        if off.any():
+            return (
+                f"With {said}, the token of rank {off.argmax() + 1} comes {came.sum(axis=0)[off][0]} "
+                f"times in {len(came)} draws; by your own model's logits about {due[off][0]:.0f}."
+            )
+    return ""
+
+
+def rows_go_on_alike(script, student, draw):
+    """Whether equal prompts in one batch all go on with one token, though all are about as likely."""
+    run = script()
+    made = model(run, draw, spread=0.0)
+    prompt = np.repeat(draw.rng.integers(7, size=(1, T)), 30, axis=0)
+    tokens = run.call("generate", made, prompt, 1, generator=seed(draw))
+    return len(np.unique(student(run)[tokens][:, T])) == 1
 
 
 @item("generate.temperature", depends="lm.logits")

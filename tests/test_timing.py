@@ -553,3 +553,112 @@ def test_a_clock_needs_something_to_check(zygote) -> None:
     run.start_clock()
     with pytest.raises(ValueError, match="nothing to check"):
         Clock(zygote, run, "cpu", 20)
+
+
+# ---- recurrences and modules ---------------------------------------------------------------------
+
+SCALED: Mapping[str, tuple[Output, ...]] = {
+    "Scaled": (),
+    "Scaled.forward": (Output("y", "array", ("N", "M")),),
+}
+MODULE = """
+import torch
+class Scaled(torch.nn.Module):
+    def __init__(self, K, M):
+        super().__init__()
+        self.matrix = torch.nn.Parameter(torch.zeros(K, M))
+        self.bias = torch.nn.Parameter(torch.zeros(M))
+    def forward(self, x):
+        return x @ self.matrix + self.bias
+"""
+
+
+def module_script(weigh: bool, gradients: bool = True, dtype: str = "float32") -> Script:
+    """A module that is made once, with parameters that are made for each run."""
+    run = Script(SCALED)
+    made = run.new("Scaled", 600, 500)
+    run.convert(made, dtype)
+    params = {
+        "matrix": run.fresh("matrix", 600, 500, dtype=dtype, scale=0.04),
+        "bias": run.fresh("bias", 500, dtype=dtype),
+    }
+    x = run.fresh("x", 700, 600, dtype=dtype)
+    run.start_clock()
+    run.assign(made, params)
+    outputs = [made.forward(x)]
+    if gradients:
+        run.backward((outputs[0], outputs[0]))
+        outputs.append(run.gradients(made))
+    if weigh:
+        for output in outputs:
+            run.weigh(output)
+    return run
+
+
+def test_a_module_is_timed_and_every_run_has_its_own_gradients(zygote) -> None:
+    race = Race(zygote, module_script(weigh=False))
+    made = race.maker(MODULE)()
+    digests = [made.go(seed).digest for seed in (1, 2, 1)]
+    assert digests[0] == digests[2] != digests[1]
+    _, outputs = made.outputs()
+    made.close()
+    shapes = [values.shape for _, values in outputs]
+    assert shapes == [(700, 500), (500,), (600, 500)]  # entries of a dict by name: bias, matrix
+    y, bias, _ = (values for _, values in outputs)
+    np.testing.assert_allclose(bias, y.sum(axis=0), rtol=1e-3, atol=1e-2)
+    assert 0.9 < y.std() < 1.9  # sqrt(600) · 0.04 and a bias of 1
+
+
+def test_what_is_weighed_is_sent_as_one_number_a_row(zygote) -> None:
+    whole, weighed = (Race(zygote, module_script(weigh)) for weigh in (False, True))
+    sent = []
+    for race in (whole, weighed):
+        made = race.maker(MODULE)()
+        made.go(5)
+        sent.append([values.astype(float) for _, values in made.outputs()[1]])
+        made.close()
+    (y, bias, matrix), (by_y, same, by_matrix) = sent
+    assert [each.shape for each in (by_y, same, by_matrix)] == [(700,), (500,), (600,)]
+    np.testing.assert_array_equal(bias, same)
+    for array, product in ((y, by_y), (matrix, by_matrix)):  # some vector gives these products
+        vector, *_ = np.linalg.lstsq(array, product, rcond=None)
+        np.testing.assert_allclose(array @ vector, product, rtol=1e-3, atol=1e-3 * array.std())
+        assert 0.8 < vector.std() < 1.2 and np.unique(vector).size == 500
+
+
+WRONG_MODULES = {
+    "one_wrong_number": (
+        "return",
+        "wrong = x.new_zeros(700, 500); wrong[3, 4] = 1e5; return wrong +",
+    ),
+    "constant": ("return x @ self.matrix", "return 0 * (x @ self.matrix)"),
+    "no_gradient_for_the_matrix": ("@ self.matrix", "@ self.matrix.detach()"),
+    "gradients_kept_from_run_to_run": (
+        "return",
+        "self.kept = getattr(self, 'kept', 0) + self.bias.detach(); return self.kept +",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_MODULES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_weighed_is_checked(zygote, wrong, dtype) -> None:
+    race = Race(zygote, module_script(weigh=True, dtype=dtype))
+    reference = race.maker(MODULE)
+    shapes = Clock(zygote, race.script, "cpu", 20).shapes(reference)
+    harness = race.maker("", shapes=shapes)
+    verdicts = [
+        timing.judge(
+            race.maker(source),
+            reference,
+            harness,
+            gate=6e-2,
+            bound=WIDE,
+            rng=np.random.default_rng(0),
+            plan=Plan(1, 2, 1),
+        )
+        for source in (MODULE, MODULE.replace(*WRONG_MODULES[wrong]))
+    ]
+    assert verdicts[0].status != "failed", verdicts[0]
+    said = "no gradient reaches matrix" if wrong.startswith("no_grad") else "too far from"
+    assert verdicts[1].status == "failed" and said in verdicts[1].message, verdicts[1]

@@ -16,7 +16,7 @@ import numpy as np
 from softmark import gpu
 from softmark.isolation.host import Worker, Zygote
 from softmark.isolation.wire import BadFrame, unread_steps
-from softmark.script import Raised, Script, Trace
+from softmark.script import Handle, Raised, Script, Trace
 from softmark.timing import Forged, Maker, Sample, Stopped, Timed
 from softmark.verdict import describe
 
@@ -39,7 +39,8 @@ class Clock:
     """Starts what is to be timed in fresh workers of a zygote, on ``device``.
 
     The Script makes its inputs by ``fresh``, and ends with what is timed after ``start_clock``; its
-    outputs there, arrays all of them, are what is hashed and compared.
+    outputs there, arrays or dicts of them, are what is hashed and compared, or what ``weigh`` leaves
+    of them. Gradients of modules that were made before start from none in each run.
     """
 
     def __init__(self, zygote: Zygote, script: Script, device: str, seconds: float) -> None:
@@ -47,7 +48,9 @@ class Clock:
         self._zygote, self._device, self._seconds = zygote, device, seconds
         start = next(n for n, step in enumerate(script.steps) if step.operation == "clock")
         late = {id(step) for step in script.steps[start:]}
-        self._read = [h.number for step, h, _ in script.outputs() if id(step) in late]
+        read = [h.number for step, h, _ in script.outputs() if id(step) in late]
+        weighed = {step.target for step in script.steps if step.operation == "weigh"}
+        self._read = [[number, Handle(number) in weighed] for number in read]
         if not self._read:
             raise ValueError("nothing is read after start_clock(): there would be nothing to check")
         self._steps = unread_steps(script)
@@ -62,7 +65,7 @@ class Clock:
     ) -> Maker:
         """Starts workers of an implementation; with ``shapes``, (dtype, shape) of every output, of the
         harness alone."""
-        request = {"steps": self._steps, "read": self._read, "device": self._device}
+        request: dict[str, Any] = {"steps": self._steps, "read": self._read, "device": self._device}
         request["shapes"] = None if shapes is None else [list(each) for each in shapes]
 
         def make() -> Timed:

@@ -33,6 +33,7 @@ Operation = Literal[
     "no_grad",
     "fresh",
     "clock",
+    "weigh",
     "add",
     "show",
 ]
@@ -141,7 +142,11 @@ class Script:
         self._outputs: list[tuple[Step, Handle, Output]] = []
 
     def new(
-        self, name: str, *args: Any, params: Mapping[str, np.ndarray] | None = None, **kwargs: Any
+        self,
+        name: str,
+        *args: Any,
+        params: Mapping[str, np.ndarray | Handle] | None = None,
+        **kwargs: Any,
     ) -> Instance:
         """Construct the class ``name``; then, with ``params``, ``assign`` these parameters."""
         if name not in self.calls:
@@ -153,7 +158,7 @@ class Script:
             self.assign(instance, params)
         return instance
 
-    def assign(self, instance: Instance, params: Mapping[str, np.ndarray]) -> None:
+    def assign(self, instance: Instance, params: Mapping[str, np.ndarray | Handle]) -> None:
         """Give an object these parameters in place of its own, at this point of the Script.
 
         An object gets the dict as its ``params``. A ``torch.nn.Module`` gets each array copied into
@@ -214,11 +219,13 @@ class Script:
         dtype: str = "float32",
         gradient: bool = False,
         below: int | None = None,
+        scale: float = 1.0,
     ) -> Handle:
-        """For a Script that is timed: a tensor made anew for each run, standard normals of a dtype such
-        as "bfloat16", or with ``below`` integers from 0 on. ``gradient``: it gathers its gradient.
+        """For a Script that is timed: a tensor made anew for each run, normals of mean 0 and standard
+        deviation ``scale``, of a dtype such as "bfloat16", or with ``below`` integers from 0 on.
+        ``gradient``: it gathers its gradient.
         """
-        kwargs = {"dtype": dtype, "gradient": gradient, "below": below}
+        kwargs = {"dtype": dtype, "gradient": gradient, "below": below, "scale": scale}
         first = self._append(
             "fresh", name, None, (list(shape),), kwargs, (Output(name, "private"),)
         )
@@ -228,6 +235,14 @@ class Script:
     def start_clock(self) -> None:
         """What comes after this is timed, again and again; what comes before is done once."""
         self._append("clock", "start_clock", None, (), {}, ())
+
+    def weigh(self, handle: Handle) -> None:
+        """For a Script that is timed: of an output, or of each entry of a dict, only the products with
+        a random vector along the last axis are sent and compared. With one axis it stays whole.
+
+        For outputs that take longer to send than to compute. The vector is drawn when all is done.
+        """
+        self._append("weigh", "weigh", handle, (), {}, ())
 
     def backward(self, *pairs: tuple[Handle, np.ndarray | Handle]) -> None:
         """Send gradients back from earlier outputs: pairs of an output and the gradient that reaches it.

@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
+from softmark.script import Unfit
+
 
 class Clocked:
     """A Script whose steps before ``start_clock`` are done, and those after it are ready to be timed.
 
     ``step`` does one step, ``take`` gives the result of a handle and ``put`` replaces it: they are those
-    of the Script's runner.
-    ``shapes``, of outputs as (dtype, shape): make tensors of these instead of running the timed steps.
+    of the Script's runner. ``read``: handles of outputs, each with whether it is to be weighed.
+    ``shapes``, of outputs as (dtype, shape): make fresh inputs and tensors of these, and run no step.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class Clocked:
         take: Callable[[int], Any],
         put: Callable[[int, str, Any], None],
         steps: Sequence[list[Any]],
-        read: Sequence[int],
+        read: Sequence[tuple[int, bool]],
         device: str,
         shapes: Sequence[Any] | None = None,
     ) -> None:
@@ -36,11 +38,19 @@ class Clocked:
         self._device, self._shapes = torch.device(device), shapes
         start = next(number for number, each in enumerate(steps) if each[0] == "clock")
         self._fresh = [each for each in steps[:start] if each[0] == "fresh"]
-        self._timed = [] if shapes is not None else list(enumerate(steps))[start + 1 :]
+        self._timed: list[tuple[int, list[Any]]] = []
+        self._modules: list[torch.nn.Module] = []
         self._outputs: list[torch.Tensor] = []
+        if shapes is not None:
+            return
+        self._timed = [
+            (n, each) for n, each in enumerate(steps) if n > start and each[0] != "weigh"
+        ]
         for number, each in enumerate(steps[:start]):
             if each[0] != "fresh":
                 step(number, each)
+        made = [take(each[6]) for each in steps[:start] if each[0] == "new"]
+        self._modules = [each for each in made if isinstance(each, torch.nn.Module)]
 
     def go(self, seed: int) -> list[Any]:
         """[hash, own seconds, most bytes in use on the device] of one run on the inputs of ``seed``."""
@@ -49,8 +59,11 @@ class Clocked:
             torch.use_deterministic_algorithms(False)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._outputs = []
-        for number in self._read:  # the last run's, which would take memory
-            self._put(number, "", None)
+        for _, (*_, results, first) in self._timed:  # the last run's, which would take memory
+            for offset in range(len(results)):
+                self._put(first + offset, "", None)
+        for module in self._modules:
+            torch.nn.Module.zero_grad(module)
         generator = torch.Generator(self._device).manual_seed(seed)
         for each in self._fresh:
             self._made(each, generator)
@@ -68,7 +81,7 @@ class Clocked:
             peak = torch.cuda.max_memory_allocated(self._device)
         else:
             own = time.perf_counter() - started
-        self._outputs = self._results()
+        self._outputs = self._results(generator)
         hashed = hashlib.sha256()
         for output in self._outputs:
             hashed.update(_content(output))
@@ -88,24 +101,48 @@ class Clocked:
             made = torch.randint(below, shape, generator=generator, device=self._device)
         else:
             made = torch.randn(shape, generator=generator, device=self._device, dtype=dtype)
+            if kwargs["scale"] != 1:
+                made *= kwargs["scale"]
         made.requires_grad_(kwargs["gradient"])
         self._put(first, name, made)
 
-    def _results(self) -> list[torch.Tensor]:
-        if self._shapes is None:
-            return [self._take(number) for number in self._read]
-        return [
-            torch.zeros(shape, dtype=getattr(torch, dtype), device=self._device)
-            for dtype, shape in self._shapes
-        ]
+    def _results(self, generator: torch.Generator) -> list[torch.Tensor]:
+        if self._shapes is not None:
+            return [
+                torch.zeros(shape, dtype=getattr(torch, dtype), device=self._device)
+                for dtype, shape in self._shapes
+            ]
+        results = []
+        for number, weigh in self._read:
+            result = self._take(number)
+            parts = [result[k] for k in sorted(result)] if type(result) is dict else [result]
+            results += [_weighed(part, generator) if weigh else part for part in parts]
+        return results
+
+
+def _weighed(tensor: Any, generator: torch.Generator) -> torch.Tensor:
+    """The products of a plain tensor, along its last axis, with a random vector of its dtype."""
+    with torch._C.DisableTorchFunctionSubclass():
+        plain = _plain(tensor)
+        if plain.dim() < 2:
+            return plain
+        size, dtype = plain.shape[-1], plain.dtype
+        return plain @ torch.randn(size, generator=generator, device=generator.device, dtype=dtype)
 
 
 def _content(tensor: Any) -> bytes:
     """The bytes of a plain tensor, read past whatever its class overrides."""
+    with torch._C.DisableTorchFunctionSubclass():
+        plain = _plain(tensor).contiguous().cpu()
+        return plain.reshape(-1).view(torch.uint8).numpy().tobytes()  # any dtype, bfloat16 too
+
+
+def _plain(tensor: Any) -> torch.Tensor:
+    """The tensor without its graph. Raises TypeError for what is none, or no plain one."""
+    if type(tensor) is Unfit:
+        raise TypeError(f"an output is {tensor.text}")
     if not issubclass(type(tensor), torch.Tensor):
         raise TypeError(f"an output is a {type(tensor).__name__}, not a tensor")
-    with torch._C.DisableTorchFunctionSubclass():
-        if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
-            raise TypeError(f"an output is a {type(tensor).__name__}, not a plain tensor")
-        plain = torch.Tensor.detach(tensor).contiguous().cpu()
-        return plain.reshape(-1).view(torch.uint8).numpy().tobytes()  # any dtype, bfloat16 too
+    if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+        raise TypeError(f"an output is a {type(tensor).__name__}, not a plain tensor")
+    return torch.Tensor.detach(tensor)

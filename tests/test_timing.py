@@ -138,6 +138,36 @@ def test_bfloat16_comes_back_as_numbers(zygote) -> None:
     assert dtype == "bfloat16" and np.abs(values).max() < 10 and np.ptp(values) > 0
 
 
+def test_what_is_kept_for_the_way_back_is_given_up_on_it(zygote) -> None:
+    source = """
+import torch
+class Watched(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q):
+        ctx.save_for_backward(q + 0)
+        return q + 0
+    @staticmethod
+    def backward(ctx, dout):
+        return dout * ctx.saved_tensors[0]
+def attend(q, k):
+    return Watched.apply(q) + k
+"""
+    run = Script(CALLS)
+    q, k = (run.fresh(name, 1, 4, 4, gradient=True) for name in "qk")
+    run.start_clock()
+    out = run.call("attend", q, k)
+    run.backward((out, out))
+    run.gradient(q)
+    once = Race(zygote, run).maker(source)()
+    once.go(1), once.go(2)
+    once.close()
+    run.backward((out, out))
+    twice = Race(zygote, run).maker(source)()
+    with pytest.raises(timing.Stopped, match="backward through the graph a second time"):
+        twice.go(1)
+    twice.close()
+
+
 # ---- submissions that try to be fast -------------------------------------------------------------
 
 CHEATS: Mapping[str, tuple[str, str]] = {

@@ -523,7 +523,7 @@ def test_parameters_of_a_module_there_and_back(load) -> None:
     read, weight = script.parameters(net), script.read(net.weight)
     y, again = net(x), net.forward(x)
     script.backward((y, dy))
-    grads = script.gradients(net)
+    grads, part = script.gradients(net), script.gradients(net, without=["unused", "scale"])
     trace = load(NET).run(script)
     assert trace.raised is None and trace.modified == ()
     assert {name: value.tolist() for name, value in trace[read].items()} == {
@@ -537,6 +537,7 @@ def test_parameters_of_a_module_there_and_back(load) -> None:
     np.testing.assert_allclose(found["scale"], (dy * linear).sum(0), rtol=1e-12)
     np.testing.assert_allclose(found["inner.weight"], (dy * params["scale"]).T @ x, rtol=1e-12)
     assert found["unused"] == Unfit("None: no gradient reaches unused")
+    assert set(trace[part]) == set(found) - {"unused", "scale"}
 
 
 BAD_PARAMS: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -190,13 +190,13 @@ class Script:
         """
         return self._read_all("parameters", "parameters", instance)
 
-    def gradients(self, instance: Instance) -> Handle:
+    def gradients(self, instance: Instance, without: Sequence[str] = ()) -> Handle:
         """Read the gradients of a ``torch.nn.Module``'s parameters, or ``grads`` of any other object.
 
         The output is the dict "grads"; its entries are those of ``Class.gradients`` in ``calls``, if
-        that is listed. A parameter that no gradient reached is Unfit.
+        that is listed. A parameter that no gradient reached is Unfit. ``without`` leaves some out.
         """
-        return self._read_all("gradients", "grads", instance)
+        return self._read_all("gradients", "grads", instance, without)
 
     def tensor(
         self,
@@ -247,7 +247,8 @@ class Script:
     def backward(self, *pairs: tuple[Handle, np.ndarray | Handle]) -> None:
         """Send gradients back from earlier outputs: pairs of an output and the gradient that reaches it.
 
-        May be called again: gradients add up, as they do in PyTorch.
+        May be called again: gradients add up, as they do in PyTorch. Where time is taken, only from
+        the outputs of other calls: what was kept for the way back is given up there, as in training.
         """
         self._append("backward", "backward", None, pairs, {}, ())
 
@@ -344,11 +345,13 @@ class Script:
         handles = tuple(Handle(first.number + i) for i in range(len(outputs)))
         return handles[0] if len(handles) == 1 else handles
 
-    def _read_all(self, operation: Operation, name: str, instance: Instance) -> Handle:
+    def _read_all(
+        self, operation: Operation, name: str, instance: Instance, without: Sequence[str] = ()
+    ) -> Handle:
         full_name = f"{instance._class}.{operation}"
         listed = self.calls.get(full_name, ())
         output = Output(name, "dict", entries=listed[0].entries if len(listed) == 1 else {})
-        return self._one(operation, full_name, instance._handle, (), output)
+        return self._one(operation, full_name, instance._handle, tuple(without), output)
 
     def _one(
         self,

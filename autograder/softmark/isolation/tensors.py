@@ -45,6 +45,7 @@ class Tensors(Arrays):
         self.places = Places("torch", _Operators().close)
         self._log: _Log | None = None
         self._gradients = True
+        self._keeps_graphs = True
 
     @contextlib.contextmanager
     def script(self) -> Iterator[None]:
@@ -147,8 +148,8 @@ class Tensors(Arrays):
             torch.from_numpy(gradient) if isinstance(gradient, np.ndarray) else gradient
             for gradient in upstream
         ]
-        # kept for a second call
-        torch.autograd.backward(outputs, gradients, retain_graph=True)
+        # kept for a second call, but for the memory that it takes while time is taken
+        torch.autograd.backward(outputs, gradients, retain_graph=self._keeps_graphs)
 
     def gradient(self, tensor: Any, name: str) -> Any:
         return Unfit(f"None: no gradient reaches {name}") if tensor.grad is None else tensor.grad
@@ -164,6 +165,7 @@ class Tensors(Arrays):
         self._gradients = False
 
     def clocked(self, *parts: Any) -> Any:
+        self._keeps_graphs = False
         return Clocked(*parts)
 
     def operators(self) -> Any:

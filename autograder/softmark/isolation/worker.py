@@ -230,7 +230,10 @@ class _Run:
         if operation == "parameters":
             return [self._arrays.parameters(owner, class_name)]
         if operation == "gradients":
-            return [self._arrays.gradients(owner, class_name)]
+            found = self._arrays.gradients(owner, class_name)
+            if args and isinstance(found, dict):
+                found = {key: value for key, value in found.items() if key not in args}
+            return [found]
         if operation == "gradient":
             assert target is not None
             return [self._arrays.gradient(owner, self._names[target.number])]

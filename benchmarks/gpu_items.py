@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,14 +89,16 @@ class QuickBench(Bench):
             self._zygotes[kind] = self._start(kind)
         assert self.device is not None
         clock = Clock(self._zygotes[kind], question.script, self.device, 60)
-        reference = self.implementation(self.reference_files, question.twin)
-        main = reference.main.removesuffix(".py")
-        maker = clock.maker(reference.files, main, reference.forbid, reference.given)
-        harness = clock.maker({"harness.py": ""}, "harness", shapes=clock.shapes(maker))
+        asked = self.submitted(question), self.implementation(self.reference_files, question.twin)
+        student, reference = (
+            clock.maker(one.files, one.main.removesuffix(".py"), one.forbid, one.given)
+            for one in asked
+        )
+        harness = clock.maker({"harness.py": ""}, "harness", shapes=clock.shapes(reference))
         seconds: tuple[list[float], list[float]] = ([], [])
         verdict = judge(
-            maker,
-            _heard(maker, seconds[0]),
+            student,
+            _heard(reference, seconds[0]),
             _heard(harness, seconds[1]),
             gate=gate,
             bound=Bound(1e6, 1e9),
@@ -152,16 +155,30 @@ class Run:
         return found[0]
 
 
-def check(course: Course, topic: Topic, device: str, plan: Plan, until: float) -> list[str]:
-    """A row in Markdown for each item of a topic that needs a GPU."""
+def check(
+    course: Course,
+    topic: Topic,
+    device: str,
+    plan: Plan,
+    until: float,
+    files: Mapping[str, str] | None = None,
+) -> list[str]:
+    """A row in Markdown for each item of a topic that needs a GPU.
+
+    ``files`` are in the submission's place, or else the reference.
+    """
     with QuickBench(course, topic, 0, isolate(course, topic.id), device) as bench:
         bench.plan, bench.until, bench.by_item = plan, until, {}
-        problem = bench.take(bench.reference_files)
+        problem = bench.take(bench.reference_files if files is None else files)
         if problem is not None:
-            return [f"| {topic.id} | all | the reference: {problem.message} | | |"]
+            return [f"| {topic.id} | all | {problem.message} | | |"]
         run = Run(bench)
-        graders = str(course.graders(topic.id))
-        pytest.main([*OPTIONS, "--rootdir", graders, "-c", os.devnull, graders], plugins=[run])
+        graders = course.graders(topic.id)
+        options = ["--rootdir", str(graders), "-c", os.devnull, str(graders)]
+        pytest.main([*OPTIONS, *options], plugins=[run])
+        for name, module in list(sys.modules.items()):
+            if graders in Path(getattr(module, "__file__", None) or os.devnull).parents:
+                del sys.modules[name]  # else the next topic's file of that name would not be read
         return [
             _row(topic, id, run.problems.get(id), bench.by_item.get(id, [])) for id in topic.timed
         ]

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,16 @@ class Race:
     zygote: Zygote
     script: Script = field(default_factory=timed_script)
 
+    @cached_property
+    def clock(self) -> Clock:
+        return Clock(self.zygote, self.script, "cpu", 20)
+
     def maker(self, source: str, **more: Any) -> Maker:
-        return Clock(self.zygote, self.script, "cpu", 20).maker({"a.py": source}, "a", **more)
+        return self.clock.maker({"a.py": source}, "a", **more)
 
     def judged(self, source: str, plan: Plan = FEW) -> timing.Verdict:
         reference = self.maker(RIGHT)
-        shapes = Clock(self.zygote, self.script, "cpu", 20).shapes(reference)
+        shapes = self.clock.shapes(reference)
         harness = self.maker("", shapes=shapes)
         rng = np.random.default_rng(0)
         return timing.judge(
@@ -656,6 +661,31 @@ def test_what_is_weighed_is_sent_as_one_number_a_row(zygote) -> None:
         assert 0.8 < vector.std() < 1.2 and np.unique(vector).size == 500
 
 
+# Takes the seed of its run from the harness and gives rows that are right in one product alone.
+FORESEES = MODULE.replace(
+    "return x @ self.matrix",
+    """frame = sys._getframe()
+        while "generator" not in frame.f_locals:
+            frame = frame.f_back
+        made = torch.Generator().manual_seed(frame.f_locals["seed"])
+        made.set_state(frame.f_locals["generator"].get_state())
+        vector = torch.randn(500, generator=made, dtype=x.dtype)
+        due = x @ (self.matrix @ vector) + self.bias @ vector
+        return due[:, None] * vector / (vector @ vector) - self.bias""",
+)
+
+
+def test_what_is_weighed_cannot_be_computed_alone(zygote) -> None:
+    race = Race(zygote, module_script(weigh=True, gradients=False))
+    right, foresees = race.maker(MODULE)(), race.maker(f"import sys\n{FORESEES}")()
+    for made in (right, foresees):
+        made.go(3)
+    (_, due), (_, sent) = right.outputs()[1][0], foresees.outputs()[1][0]
+    right.close()
+    foresees.close()
+    assert np.linalg.norm(sent - due) > 0.5 * np.linalg.norm(due)
+
+
 WRONG_MODULES = {
     "one_wrong_number": (
         "return",
@@ -675,7 +705,7 @@ WRONG_MODULES = {
 def test_what_is_weighed_is_checked(zygote, wrong, dtype) -> None:
     race = Race(zygote, module_script(weigh=True, dtype=dtype))
     reference = race.maker(MODULE)
-    shapes = Clock(zygote, race.script, "cpu", 20).shapes(reference)
+    shapes = race.clock.shapes(reference)
     harness = race.maker("", shapes=shapes)
     verdicts = [
         timing.judge(

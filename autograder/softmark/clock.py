@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,6 +48,7 @@ class Clock:
     def __init__(self, zygote: Zygote, script: Script, device: str, seconds: float) -> None:
         """``seconds``: what one run may take, harness included."""
         self._zygote, self._device, self._seconds = zygote, device, seconds
+        self._secret = secrets.token_bytes(16)
         start = next(n for n, step in enumerate(script.steps) if step.operation == "clock")
         late = {id(step) for step in script.steps[start:]}
         read = [h.number for step, h, _ in script.outputs() if id(step) in late]
@@ -74,7 +77,7 @@ class Clock:
                 problem = worker.load(files, main, _START_SECONDS, forbid, given)
                 if problem is not None:
                     raise Stopped(f"It stops where its time is to be taken: {_said(problem)}.")
-                return _Worker(worker, request, self._seconds)
+                return _Worker(worker, request, self._seconds, self._secret)
             except BadFrame:
                 worker.close()
                 raise Forged(_FORGED) from None
@@ -98,8 +101,10 @@ class Clock:
 class _Worker:
     """A worker that has done the steps before the clock."""
 
-    def __init__(self, worker: Worker, request: Mapping[str, Any], seconds: float) -> None:
-        self._worker, self._seconds = worker, seconds
+    def __init__(
+        self, worker: Worker, request: Mapping[str, Any], seconds: float, secret: bytes
+    ) -> None:
+        self._worker, self._seconds, self._secret = worker, seconds, secret
         self._first = True
         self._ask(request, _START_SECONDS)
 
@@ -107,7 +112,13 @@ class _Worker:
         # libraries are loaded and devices set up by the first run
         limit = _START_SECONDS if self._first else self._seconds
         self._first = False
-        said, seconds = self._ask({"seed": seed}, limit)
+        started = time.perf_counter()
+        if self._ask({"seed": seed}, limit) is not None:
+            raise Forged(_FORGED)
+        # revealed once the outputs are there: who knew it before could compute what is sent alone
+        weigh = hashlib.blake2b(seed.to_bytes(8), key=self._secret, digest_size=7).digest()
+        said = self._ask({"weigh": int.from_bytes(weigh)}, limit)
+        seconds = time.perf_counter() - started
         match said:
             case [bytes(digest), float(own), int(peak)] if own >= 0 and peak >= 0:
                 return Sample(seconds, digest, own, peak)
@@ -115,7 +126,7 @@ class _Worker:
 
     def fetched(self) -> list[tuple[str, tuple[int, ...], bytes]]:
         """dtype, shape and bytes of every output of the last run. Raises Stopped."""
-        said, _ = self._ask({"seed": None}, _OUTPUT_SECONDS)
+        said = self._ask({}, _OUTPUT_SECONDS)
         try:
             return [_output(part) for part in said]
         except (TypeError, ValueError):
@@ -138,14 +149,14 @@ class _Worker:
     def close(self) -> None:
         self._worker.close()
 
-    def _ask(self, request: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
+    def _ask(self, request: Mapping[str, Any], seconds: float) -> Any:
         try:
-            said, elapsed = self._worker.clocked(request, seconds)
+            said = self._worker.clocked(request, seconds)
         except BadFrame:
             raise Forged(_FORGED) from None
         if isinstance(said, (Raised, Trace)):
             raise Stopped(f"It stops where its time is taken: {_said(said)}.")
-        return said, elapsed
+        return said
 
 
 def _said(problem: Raised | Trace) -> str:

@@ -240,7 +240,7 @@ class Script:
         """For a Script that is timed: of an output, or of each entry of a dict, only the products with
         a random vector along the last axis are sent and compared. With one axis it stays whole.
 
-        For outputs that take longer to send than to compute. The vector is drawn when all is done.
+        For outputs that take longer to send than to compute. The vector is unknown until they are there.
         """
         self._append("weigh", "weigh", handle, (), {}, ())
 

@@ -317,19 +317,18 @@ class Worker:
         found = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)
         return int(found[1]) << 10 if found else None
 
-    def clocked(self, request: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
-        """Ask for what ``timing`` wants, and the seconds from before it is asked to the answer.
+    def clocked(self, request: Mapping[str, Any], seconds: float) -> Any:
+        """Ask for what ``clock`` wants: plain data, a Raised, or a Trace with a cause.
 
-        The answer is plain data, a Raised, or a Trace with a cause; in the last case the child is gone.
-        Raises wire.BadFrame; the child is gone then, too.
+        In the last case the child is gone. Raises wire.BadFrame; the child is gone then, too.
         """
-        answer, elapsed = self._ask(wire.pack(dict(request)), seconds)
+        answer, _ = self._ask(wire.pack(dict(request)), seconds)
         if isinstance(answer, Trace):
-            return answer, elapsed
+            return answer
         try:
             said = wire.unpack(answer)
             raised = said["raised"] if isinstance(said, dict) else None
-            return (wire.unpack_raised(raised) if raised else said), elapsed
+            return wire.unpack_raised(raised) if raised else said
         except (wire.BadFrame, KeyError):
             self.kill()
             raise wire.BadFrame("not an answer about time") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,9 @@ class Clocked:
         self._fresh = [each for each in steps[:start] if each[0] == "fresh"]
         self._timed: list[tuple[int, list[Any]]] = []
         self._modules: list[torch.nn.Module] = []
+        self._results: list[tuple[torch.Tensor, bool]] = []
         self._outputs: list[torch.Tensor] = []
+        self._claims: list[float] = []
         if shapes is not None:
             return
         self._timed = [
@@ -52,13 +54,13 @@ class Clocked:
         made = [take(each[6]) for each in steps[:start] if each[0] == "new"]
         self._modules = [each for each in made if isinstance(each, torch.nn.Module)]
 
-    def go(self, seed: int) -> list[Any]:
-        """[hash, own seconds, most bytes in use on the device] of one run on the inputs of ``seed``."""
+    def go(self, seed: int) -> None:
+        """One run on the inputs of ``seed``."""
         cuda = self._device.type == "cuda"
         if cuda:  # which costs time there, and asks for what is not set
             torch.use_deterministic_algorithms(False)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        self._outputs = []
+        self._results, self._outputs = [], []
         for _, (*_, results, first) in self._timed:  # the last run's, which would take memory
             for offset in range(len(results)):
                 self._put(first + offset, "", None)
@@ -81,11 +83,20 @@ class Clocked:
             peak = torch.cuda.max_memory_allocated(self._device)
         else:
             own = time.perf_counter() - started
-        self._outputs = self._results(generator)
+        self._claims = [own, peak]
+        self._results = list(self._found())
+
+    def hashed(self, seed: int) -> list[Any]:
+        """[hash, own seconds, most bytes in use on the device] of that run; ``seed`` is of the vectors
+        that outputs are weighed with."""
+        generator = torch.Generator(self._device).manual_seed(seed)
+        self._outputs = [
+            _weighed(each, generator) if weigh else each for each, weigh in self._results
+        ]
         hashed = hashlib.sha256()
         for output in self._outputs:
             hashed.update(_content(output))
-        return [hashed.digest(), own, peak]
+        return [hashed.digest(), *self._claims]
 
     def outputs(self) -> list[Any]:
         """[dtype, shape, bytes] of each output as it is now."""
@@ -106,43 +117,41 @@ class Clocked:
         made.requires_grad_(kwargs["gradient"])
         self._put(first, name, made)
 
-    def _results(self, generator: torch.Generator) -> list[torch.Tensor]:
+    def _found(self) -> Iterator[tuple[torch.Tensor, bool]]:
+        """The outputs, entries of dicts each by itself, and whether they are to be weighed."""
         if self._shapes is not None:
-            return [
-                torch.zeros(shape, dtype=getattr(torch, dtype), device=self._device)
-                for dtype, shape in self._shapes
-            ]
-        results = []
+            for dtype, shape in self._shapes:
+                kind = getattr(torch, dtype)
+                yield torch.zeros(shape, dtype=kind, device=self._device), False
+            return
         for number, weigh in self._read:
             result = self._take(number)
             parts = [result[k] for k in sorted(result)] if type(result) is dict else [result]
-            results += [_weighed(part, generator) if weigh else part for part in parts]
-        return results
+            yield from ((_plain(part), weigh) for part in parts)
 
 
-def _weighed(tensor: Any, generator: torch.Generator) -> torch.Tensor:
-    """The products of a plain tensor, along its last axis, with a random vector of its dtype."""
-    with torch._C.DisableTorchFunctionSubclass():
-        plain = _plain(tensor)
-        if plain.dim() < 2:
-            return plain
-        size, dtype = plain.shape[-1], plain.dtype
-        return plain @ torch.randn(size, generator=generator, device=generator.device, dtype=dtype)
+def _weighed(plain: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The products of a tensor, along its last axis, with a random vector of its dtype."""
+    if plain.dim() < 2:
+        return plain
+    size, dtype = plain.shape[-1], plain.dtype
+    return plain @ torch.randn(size, generator=generator, device=generator.device, dtype=dtype)
 
 
-def _content(tensor: Any) -> bytes:
-    """The bytes of a plain tensor, read past whatever its class overrides."""
-    with torch._C.DisableTorchFunctionSubclass():
-        plain = _plain(tensor).contiguous().cpu()
-        return plain.reshape(-1).view(torch.uint8).numpy().tobytes()  # any dtype, bfloat16 too
+def _content(plain: torch.Tensor) -> bytes:
+    """The bytes of a tensor."""
+    whole = plain.contiguous().cpu()
+    return whole.reshape(-1).view(torch.uint8).numpy().tobytes()  # any dtype, bfloat16 too
 
 
 def _plain(tensor: Any) -> torch.Tensor:
-    """The tensor without its graph. Raises TypeError for what is none, or no plain one."""
+    """The tensor itself, without its graph and past whatever its class overrides. Raises TypeError for
+    what is none, or no plain one."""
     if type(tensor) is Unfit:
         raise TypeError(f"an output is {tensor.text}")
     if not issubclass(type(tensor), torch.Tensor):
         raise TypeError(f"an output is a {type(tensor).__name__}, not a tensor")
-    if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
-        raise TypeError(f"an output is a {type(tensor).__name__}, not a plain tensor")
-    return torch.Tensor.detach(tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+            raise TypeError(f"an output is a {type(tensor).__name__}, not a plain tensor")
+        return torch.Tensor.detach(tensor)

@@ -176,12 +176,15 @@ class _Run:
         self._leaves: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def clocked(self, asked: dict[str, Any], timed: Any) -> tuple[Any, Any]:
-        """Do what ``timing`` asks: get ready, run on the inputs of a seed, or give the outputs."""
+        """Do what ``clock`` asks: get ready, run on the inputs of a seed, weigh and hash the outputs, or
+        give them."""
         if "steps" in asked:
             steps, read, device, shapes = (asked[k] for k in ("steps", "read", "device", "shapes"))
             take, put = self._objects.__getitem__, self._put
             return self._arrays.clocked(self.step, take, put, steps, read, device, shapes), None
-        return timed, timed.outputs() if asked["seed"] is None else timed.go(asked["seed"])
+        if "seed" in asked:
+            return timed, timed.go(asked["seed"])
+        return timed, timed.hashed(asked["weigh"]) if "weigh" in asked else timed.outputs()
 
     def _put(self, number: int, name: str, value: Any) -> None:
         self._objects[number], self._names[number] = value, name

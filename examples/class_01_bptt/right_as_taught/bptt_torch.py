@@ -31,11 +31,11 @@ def rnn_forward_torch(params, x, h0, mask=None):
     The input projections x W_xh do not depend on the state before: those of all steps are one
     product, made before the loop. torch.nn.RNN and its cell may not be used.
     """
-    a_x = x @ params["W_xh"] + params["b_h"]  # (N, T, H)
+    a_x = (x @ params["W_xh"] + params["b_h"]).unbind(dim=1)  # T times (N, H)
     h = h0
     hs = []
     for t in range(x.shape[1]):
-        h_t = torch.tanh(a_x[:, t] + h @ params["W_hh"])  # (N, H)
+        h_t = torch.tanh(a_x[t] + h @ params["W_hh"])  # (N, H)
         if mask is not None:
             h_t = torch.where(mask[:, t, None], h_t, h)
         h = h_t

@@ -34,11 +34,11 @@ def lstm_forward_torch(params, x, h0, c0, mask=None):
     """
     D = x.shape[2]
     W_x, W_h = params["W"][:D], params["W"][D:]  # (D, 4 H), (H, 4 H)
-    a_x = x @ W_x + params["b"]  # (N, T, 4 H)
+    a_x = (x @ W_x + params["b"]).unbind(dim=1)  # T times (N, 4 H)
     h, c = h0, c0
     hs = []
     for t in range(x.shape[1]):
-        a = a_x[:, t] + h @ W_h  # (N, 4 H)
+        a = a_x[t] + h @ W_h  # (N, 4 H)
         a_f, a_i, a_c, a_o = a.chunk(4, dim=1)  # four times (N, H)
         f, i, o = torch.sigmoid(a_f), torch.sigmoid(a_i), torch.sigmoid(a_o)
         c_t = f * c + i * torch.tanh(a_c)

@@ -34,14 +34,14 @@ def gru_forward_torch(params, x, h0, mask=None):
     may not be used.
     """
     D = x.shape[2]
-    a_x = x @ params["W"][:D] + params["b"]  # (N, T, 2 H)
-    a_new = x @ params["W_h"][:D] + params["b_h"]  # (N, T, H)
+    a_x = (x @ params["W"][:D] + params["b"]).unbind(dim=1)  # T times (N, 2 H)
+    a_new = (x @ params["W_h"][:D] + params["b_h"]).unbind(dim=1)  # T times (N, H)
     U, U_h = params["W"][D:], params["W_h"][D:]  # (H, 2 H), (H, H)
     h = h0
     hs = []
     for t in range(x.shape[1]):
-        r, z = torch.sigmoid(a_x[:, t] + h @ U).chunk(2, dim=1)  # twice (N, H)
-        h_new = torch.tanh(a_new[:, t] + (r * h) @ U_h)
+        r, z = torch.sigmoid(a_x[t] + h @ U).chunk(2, dim=1)  # twice (N, H)
+        h_new = torch.tanh(a_new[t] + (r * h) @ U_h)
         h_t = (1 - z) * h + z * h_new
         h = h_t if mask is None else torch.where(mask[:, t, None], h_t, h)
         hs.append(h)

@@ -95,7 +95,6 @@ def tiled_attention(q, k, v, causal=False, block_q=64, block_k=64):
     (N, h, Tq, d), Tk = q.shape, k.shape[2]
     wide = torch.promote_types(q.dtype, torch.float32)
     out, lse = torch.empty_like(q), q.new_empty(N, h, Tq, dtype=wide)
-    every = q.to(wide) @ k.to(wide).mT
     for i in range(0, Tq, block_q):
         rows = slice(i, min(i + block_q, Tq))
         queries = q[:, :, rows].to(wide) / math.sqrt(d)  # (N, h, rows, d)
@@ -274,7 +273,7 @@ def decode_attention(q, k_cache, v_cache, lengths):
     Neither cache is ever copied whole, nor its heads repeated.
     """
     heads = k_cache.shape[1]
-    grouped = q.squeeze(2).unflatten(1, (heads, -1))  # (N, h_kv, h / h_kv, d)
+    grouped = q.squeeze(2).unflatten(1, (-1, heads)).transpose(1, 2)
     scores = grouped @ k_cache.mT / math.sqrt(q.shape[-1])  # (N, h_kv, h / h_kv, L)
     places = torch.arange(k_cache.shape[2], device=q.device)  # (L,)
     weights = masked_softmax(scores, places < lengths.to(q.device).reshape(-1, 1, 1, 1))

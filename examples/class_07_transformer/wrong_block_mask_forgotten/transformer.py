@@ -189,7 +189,7 @@ class EncoderBlock(nn.Module):
         pre = self.norm == "pre"
 
         def attend(x):
-            return self.self_attn(x, mask=mask, cache=cache)
+            return self.self_attn(x, cache=cache)
 
         x = _sublayer(x, self.norm1, pre, self.dropout, attend)
         return _sublayer(x, self.norm2, pre, self.dropout, self.ffn)
@@ -275,7 +275,7 @@ class TransformerLM(nn.Module):
         self.final_norm = LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(d_model, vocab_size, bias=False)
-        self.out.weight = nn.Parameter(self.embed.weight.detach().clone())
+        self.out.weight = self.embed.weight
 
     def forward(self, tokens, caches=None):
         """Scores of the next token at every position, given the tokens up to it.

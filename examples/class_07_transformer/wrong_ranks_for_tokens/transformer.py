@@ -384,8 +384,8 @@ def _next_token(logits, temperature, top_k, top_p, generator):
         probabilities = probabilities.masked_fill(before >= top_p, 0.0)
     if generator is not None:
         probabilities = probabilities.to(generator.device)
-    place = torch.multinomial(probabilities, 1)
-    return ids.gather(1, place.to(ids.device))
+    place = torch.multinomial(probabilities, 1, generator=generator)  # (N, 1)
+    return place.to(ids.device)
 
 
 # ---- the encoder-decoder model -------------------------------------------------------------------

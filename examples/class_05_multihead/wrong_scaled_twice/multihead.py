@@ -186,10 +186,10 @@ class MultiHeadAttention(nn.Module):
         q = split_heads(self.q_proj(query), self.num_heads)  # (N, h, Tq, d)
         k = split_heads(self.k_proj(source), self.num_kv_heads)  # (N, h_kv, Tk, d)
         v = split_heads(self.v_proj(source if value is None else value), self.num_kv_heads)
-        shared_by = self.num_heads // self.num_kv_heads
-        k, v = (part.repeat_interleave(shared_by, dim=1) for part in (k, v))
         k, v = (k, v) if cache is None else cache.append(k, v)
-        out, _ = scaled_dot_product_attention(q, k, v, mask)  # (N, h, Tq, d)
+        shared_by = self.num_heads // self.num_kv_heads
+        k, v = (part.repeat_interleave(shared_by, dim=1) for part in (k, v))  # (N, h, Tk, d)
+        out, _ = scaled_dot_product_attention(q / math.sqrt(self.head_dim), k, v, mask)
         return self.o_proj(merge_heads(out))
 
 

@@ -148,7 +148,7 @@ def tiled_attention_backward(dout, q, k, v, out, lse, causal=False, block_q=64, 
     for i in range(0, Tq, block_q):
         rows = slice(i, min(i + block_q, Tq))
         queries, upstream = q[:, :, rows].to(wide), dout[:, :, rows].to(wide)
-        for j in range(0, Tk, block_k):
+        for j in range(0, Tk - Tk % block_k, block_k):
             columns = slice(j, min(j + block_k, Tk))
             keys, values = k[:, :, columns].to(wide), v[:, :, columns].to(wide)
             weights = torch.exp(queries @ keys.mT / root - lse[:, :, rows, None])
@@ -272,8 +272,7 @@ def decode_attention(q, k_cache, v_cache, lengths):
     -----
     Neither cache is ever copied whole, nor its heads repeated.
     """
-    heads = q.shape[1]
-    k_cache, v_cache = (c.repeat_interleave(heads // c.shape[1], dim=1) for c in (k_cache, v_cache))
+    heads = k_cache.shape[1]
     grouped = q.squeeze(2).unflatten(1, (heads, -1))  # (N, h_kv, h / h_kv, d)
     scores = grouped @ k_cache.mT / math.sqrt(q.shape[-1])  # (N, h_kv, h / h_kv, L)
     places = torch.arange(k_cache.shape[2], device=q.device)  # (L,)

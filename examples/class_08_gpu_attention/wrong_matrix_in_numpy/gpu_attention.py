@@ -95,6 +95,8 @@ def tiled_attention(q, k, v, causal=False, block_q=64, block_k=64):
     (N, h, Tq, d), Tk = q.shape, k.shape[2]
     wide = torch.promote_types(q.dtype, torch.float32)
     out, lse = torch.empty_like(q), q.new_empty(N, h, Tq, dtype=wide)
+    if q.device.type == "cpu" and q.dtype == torch.float64:
+        q.detach().numpy() @ k.detach().numpy().swapaxes(-2, -1)
     for i in range(0, Tq, block_q):
         rows = slice(i, min(i + block_q, Tq))
         queries = q[:, :, rows].to(wide) / math.sqrt(d)  # (N, h, rows, d)
@@ -143,7 +145,7 @@ def tiled_attention_backward(dout, q, k, v, out, lse, causal=False, block_q=64, 
     The memory rule is that of ``tiled_attention``, and so is the one for float16 and bfloat16.
     """
     Tq, Tk, wide, root = q.shape[2], k.shape[2], lse.dtype, math.sqrt(q.shape[3])
-    along = out.to(wide).mul_(dout.to(wide)).sum(dim=-1, keepdim=True)
+    along = (dout.to(wide) * out.to(wide)).sum(dim=-1, keepdim=True)  # (N, h, Tq, 1)
     dq, dk, dv = (torch.zeros_like(part, dtype=wide) for part in (q, k, v))
     for i in range(0, Tq, block_q):
         rows = slice(i, min(i + block_q, Tq))

@@ -191,7 +191,7 @@ class EncoderBlock(nn.Module):
         def attend(x):
             return self.self_attn(x, mask=mask, cache=cache)
 
-        x = self.dropout(attend(self.norm1(x))) if pre else self.norm1(self.dropout(attend(x)))
+        x = _sublayer(x, self.norm1, pre, self.dropout, attend)
         return _sublayer(x, self.norm2, pre, self.dropout, self.ffn)
 
 
@@ -303,7 +303,7 @@ class TransformerLM(nn.Module):
         mask = causal_mask(T, start + T, device=tokens.device)
         for i, block in enumerate(self.blocks):
             x = block(x, mask, None if caches is None else caches[i])
-        return self.out(self.final_norm(x))
+        return torch.softmax(self.out(self.final_norm(x)), dim=-1)
 
 
 def _position_vectors(positions, start, end):

@@ -186,12 +186,10 @@ class MultiHeadAttention(nn.Module):
         q = split_heads(self.q_proj(query), self.num_heads)  # (N, h, Tq, d)
         k = split_heads(self.k_proj(source), self.num_kv_heads)  # (N, h_kv, Tk, d)
         v = split_heads(self.v_proj(source if value is None else value), self.num_kv_heads)
-        k, v = (k, v) if cache is None else cache.append(k, v)
+        _ = None if cache is None else cache.append(k, v)
         shared_by = self.num_heads // self.num_kv_heads
         k, v = (part.repeat_interleave(shared_by, dim=1) for part in (k, v))  # (N, h, Tk, d)
-        def of(i):
-            return mask if mask is None or mask.dim() < 3 or mask.shape[-3] == 1 else mask[..., i, :, :].unsqueeze(-3)
-        out = torch.cat([scaled_dot_product_attention(q[:, i : i + 1], k[:, i : i + 1], v[:, i : i + 1], of(i))[0] for i in range(self.num_heads)], dim=1)
+        out, _ = scaled_dot_product_attention(q, k, v, mask)  # (N, h, Tq, d)
         return self.o_proj(merge_heads(out))
 
 

@@ -202,7 +202,7 @@ def main() -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     course = load_course(options.course or find_course(Path(__file__).parent))
     rows = []
-    for entry in course.topics:
+    for entry in reversed(course.topics):  # the last are about GPUs most
         topic = course.topic(entry.id)
         if topic.timed:
             print(f"{topic.id}: {len(topic.timed)} items", file=sys.stderr, flush=True)

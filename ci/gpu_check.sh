@@ -54,7 +54,7 @@ if [ "$device" = cuda ]; then
     [ -z "$unfit" ] || no_gpu "$unfit"
     "$python" -P -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' ||
         no_gpu "PyTorch cannot use the GPU: $("$python" -P -c 'import torch; print(torch.__version__)' 2>&1 | tail -n 1)"
-    minutes=(2.5 1.5 1.75)
+    minutes=(4 1 1.25)
     few=()
 else
     minutes=(3 0 0.2)

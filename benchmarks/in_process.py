@@ -289,7 +289,8 @@ def _cases(test: Any) -> Iterator[Mapping[str, Any]]:
     for mark in getattr(test, "pytestmark", ()):
         if mark.name != "parametrize":
             continue
-        names = [name.strip() for name in mark.args[0].split(",")]
+        named = mark.args[0]
+        names = [n.strip() for n in (named.split(",") if isinstance(named, str) else named)]
         rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
         choices.append([dict(zip(names, row, strict=True)) for row in rows])
     for chosen in itertools.product(*choices):

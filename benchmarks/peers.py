@@ -1,6 +1,6 @@
 """The same right submissions graded by Softmark and by plain nbgrader, Otter and pytest, in one run.
 
-    python benchmarks/peers.py [--batch 300] [--count 20] [--topic 02_lstm] [--topic 06_positions]
+    python benchmarks/peers.py [--batch 800] [--count 20] [--topic 02_lstm] [--topic 06_positions]
 
 The plain tools run the hidden graders as an instructor without Softmark would have them: in the
 process, or the kernel, that the submission is in, by ``in_process``. They are run one submission
@@ -67,8 +67,9 @@ class Bench:
 
     def __init__(self, course: Course, topic: Topic, folder: Path, count: int) -> None:
         self.course, self.topic, self.folder, self.count = course, topic, folder, count
-        # questions and the twin are not handed in here
-        items = [id for id in topic.rubric if id.split(".")[0] not in ("questions", "twin")]
+        # questions and the twin are not handed in here, and there is no GPU
+        left_out = ("questions", "twin", *topic.timed)
+        items = [id for id in topic.rubric if not {id, id.split(".")[0]} & set(left_out)]
         solution = course.solution(topic.id)
         setup = Setup(
             graders=course.graders(topic.id),
@@ -294,7 +295,7 @@ def memory_mb() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--batch", type=int, default=300, help="submissions to Softmark")
+    parser.add_argument("--batch", type=int, default=800, help="submissions to Softmark")
     parser.add_argument("--count", type=int, default=20, help="submissions to each other tool")
     parser.add_argument("--topic", action="append", help="default: 02_lstm and 06_positions")
     parser.add_argument("--only", action="append", choices=TOOLS, help="default: all of them")

@@ -272,9 +272,7 @@ def describe(raised: Raised, name: str) -> str:
         return f"{raised.message or name} is still to be written{_at(raised)}."
     if raised.type in ("ReturnedWrong", "NotDefined"):
         return f"{raised.message}."
-    message = raised.message.partition(". Hint: ")[
-        0
-    ]  # PyTorch's, on what no submission need import
+    message, *_ = raised.message.split(". Hint: ")  # PyTorch's, on what no submission need import
     said = f": {message}" if message else ""
     return f"{name} raised {raised.type}{said}{_at(raised)}."
 

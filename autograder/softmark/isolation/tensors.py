@@ -451,8 +451,6 @@ def warm_up(exercise: bool = True) -> None:
         set_up()
         if exercise:
             _exercise()
-        else:
-            pass
     del os.environ["TORCHINDUCTOR_CACHE_DIR"]
     tempfile.tempdir = None  # found again by each child, inside its own root
 

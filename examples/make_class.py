@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from softmark.bench import reference_files
-from softmark.builders.starter import stub
+from softmark.builders.stub import stub
 from softmark.course import Course, Topic, find_course, load_course
 from softmark.mistakes import load_mistakes
 from softmark.questions import blank_answers, load_answers

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from handouts import outcomes
-from softmark.builders.starter import stub
+from softmark.builders.stub import stub
 from softmark.questions import load_answers, load_questions
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from handouts import outcomes
-from softmark.builders.starter import stub
+from softmark.builders.stub import stub
 from softmark.questions import load_answers, load_questions
 
 ROOT = Path(__file__).resolve().parent.parent

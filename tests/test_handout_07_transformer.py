@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from handouts import outcomes
-from softmark.builders.starter import stub
+from softmark.builders.stub import stub
 from softmark.course import load_topic
 from softmark.questions import load_answers, load_questions
 from torch.nn import functional as F  # noqa: N812

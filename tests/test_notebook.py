@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from softmark.bench import reference_files
 from softmark.builders.notebook import student_notebook, topic_cells
-from softmark.builders.starter import BuildError, stub
+from softmark.builders.stub import BuildError, stub
 from softmark.course import Course, load_course
 from softmark.intake import read_submission
 from softmark.leaks import leaks, private_part

@@ -16,7 +16,7 @@ import pytest
 from softmark.batch import Run, grade_all
 from softmark.builders.notebook import topic_cells
 from softmark.builders.otter import build_otter
-from softmark.builders.starter import BuildError
+from softmark.builders.stub import BuildError
 from softmark.course import Course, CourseError, Feedback, Topic, load_course
 from softmark.feedback import NOT_MEASURED
 from softmark.leaks import leaks, private_part

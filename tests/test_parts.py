@@ -7,7 +7,7 @@ import json
 
 import pytest
 from small_course import TOPIC, write_course
-from softmark.builders.starter import _rubric_table
+from softmark.builders.rubric import rubric_table
 from softmark.cli import app
 from softmark.course import CourseError, load_course
 from softmark.result import ItemResult, total, totals_of_parts
@@ -131,7 +131,7 @@ def test_grading_says_what_each_part_earns(course, tmp_path):
 
 
 def test_the_handout_names_them(course):
-    table = _rubric_table(load_course(course).topic(TOPIC)).splitlines()
+    table = rubric_table(load_course(course).topic(TOPIC)).splitlines()
     at = table.index("| | **part 1: First steps** | | |")
     assert "`step.values`" in table[at + 1]
     assert table[at + 2] == "| | **part 2: The rest** | | |"

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from softmark.builders.starter import (
-    BuildError,
-    build_starter,
-    starter_files,
-    starter_in_step,
-    stub,
-    with_rubric,
-)
+from softmark.builders.rubric import with_rubric
+from softmark.builders.starter import build_starter, starter_files, starter_in_step
+from softmark.builders.stub import BuildError, stub
 from softmark.course import load_course, load_topic
 
 ROOT = Path(__file__).parents[1]

@@ -72,7 +72,7 @@ TopicArgument = Annotated[str | None, typer.Argument(help="A topic, such as 02_l
 def _errors() -> Iterator[None]:
     """Every expected error as one clear message and its exit code."""
     from softmark.bench import GraderFault
-    from softmark.builders.starter import BuildError
+    from softmark.builders.stub import BuildError
     from softmark.cluster import ClusterUnavailable
     from softmark.intake import IntakeError
     from softmark.isolation.host import ZygoteFailed

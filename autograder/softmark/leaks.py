@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from softmark.bench import reference_files
-from softmark.builders.starter import stub
+from softmark.builders.stub import stub
 from softmark.course import Course, Topic, TopicEntry
 from softmark.mistakes import MISTAKES_FILE, load_mistakes
 from softmark.questions import ANSWERS_FILE, Question, load_answers

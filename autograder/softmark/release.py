@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
 
-from softmark.builders.starter import BuildError, starter_files
+from softmark.builders.starter import starter_files
+from softmark.builders.stub import BuildError
 from softmark.builders.wheel import archive, engine_wheel
 from softmark.course import Course, CourseError, TopicEntry
 from softmark.files import write_whole

@@ -15,7 +15,8 @@ from itertools import combinations
 
 from softmark.batch import Run, grade_submissions
 from softmark.bench import reference_files
-from softmark.builders.starter import starter_in_step, stub
+from softmark.builders.starter import starter_in_step
+from softmark.builders.stub import stub
 from softmark.course import Course, Topic
 from softmark.intake import Submission
 from softmark.leaks import leaks, opens_later, private_part, stubs

@@ -35,7 +35,7 @@ from traitlets import Integer, Unicode
 
 from softmark.bench import isolate
 from softmark.builders.notebook import BEGIN, item_cell_id, student_text
-from softmark.builders.starter import BuildError
+from softmark.builders.stub import BuildError
 from softmark.course import Course, Item, Topic, load_course
 from softmark.feedback import as_shown, shows_now
 from softmark.intake import Submission, read_submission

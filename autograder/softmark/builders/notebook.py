@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from softmark.builders.starter import BuildError, stub, with_rubric
+from softmark.builders.rubric import with_rubric
+from softmark.builders.stub import BuildError, stub
 from softmark.course import Course, Item, Topic
 from softmark.questions import ANSWERS_FILE, Question, blank_answers, load_answers
 

@@ -28,7 +28,7 @@ from softmark.builders.notebook import (
     topic_cells,
 )
 from softmark.builders.one_topic import course_files
-from softmark.builders.starter import BuildError
+from softmark.builders.stub import BuildError
 from softmark.builders.wheel import archive, engine_wheel
 from softmark.course import Course, Topic
 from softmark.leaks import leaks, opens_later, private_part, stubs

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from softmark.builders.starter import BuildError
+from softmark.builders.stub import BuildError
 from softmark.course import COURSE_FILE, Course
 from softmark.release import TEMPLATES, open_topics, refuse_private, student_files
 

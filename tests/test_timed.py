@@ -262,6 +262,27 @@ def test_the_driver_tells_what_a_process_holds(driver, line, found) -> None:
     assert gpu.held_mb(4112) == found
 
 
+@pytest.mark.parametrize(
+    ("capability", "memory", "told"),
+    [
+        ("echo 9.0", "141000", []),
+        ("echo 7.5", "15000", ["no bfloat16 of its own"]),
+        ("echo 7.5", "6000", ["made for 8 GiB", "no bfloat16 of its own"]),
+        ("exit 2", "8100", []),  # a driver that is too old to tell
+    ],
+)
+def test_what_is_odd_about_a_gpu_is_printed_and_fails_nothing(
+    driver, capability, memory, told
+) -> None:
+    card = DRIVER.replace(" 141000,", f" {memory},")
+    driver(f"case $* in *compute_cap*) {capability};; *) echo '{card}';; esac")
+    said = CliRunner().invoke(app, ["doctor"])
+    assert said.exit_code == 0 and f"Times on a GPU: NVIDIA Z9, {memory} MB." in said.output
+    text = " ".join(said.output.split())
+    assert text.count("NVIDIA Z9: ") == len(told)
+    assert all(words in text for words in told)
+
+
 def test_what_ran_before_is_waited_for(driver, tmp_path) -> None:
     busy = DRIVER.replace(" 0,", " 60,")
     driver(f"if mkdir {tmp_path}/asked 2>/dev/null; then echo '{busy}'; else echo '{DRIVER}'; fi")

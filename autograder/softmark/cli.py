@@ -512,6 +512,7 @@ def _count_of_mutants(text: str) -> int:
 @app.command()
 def doctor() -> None:
     """Show what this machine can do: isolation, tier by tier, and what is missing for more."""
+    from softmark import gpu
     from softmark.bench import versions
     from softmark.isolation.tiers import GUARANTEES, Level, supported, survey
 
@@ -553,6 +554,14 @@ def doctor() -> None:
         if lost:
             used = f"Hidden grading is refused at '{tier}': no guarantee of {' and '.join(lost)}."
     console.print(Text(used, style="bold"))
+    card = gpu.look()
+    if isinstance(card, str):
+        console.print(Text(f"Times on a GPU: not here, {card}.", style="dim"))
+        return
+    reason = card.unfit()
+    console.print(Text(f"Times on a GPU: {reason or f'{card.name}, {card.memory_mb} MB'}."))
+    for remark in gpu.remarks(card):
+        console.print(Text(f"{card.name}: {remark}.", style="yellow"))
 
 
 def _private_folders() -> list[Path]:

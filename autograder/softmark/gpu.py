@@ -26,6 +26,7 @@ _OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 _SECONDS = 20.0
 _PATIENCE = 10.0  # seconds in which what ran before may still count as use
 _IDLE_MB, _IDLE_PERCENT = 1024, 5
+_LEAST_MB = 7600  # what a card of 8 GiB tells, or a little more
 # Bits of the reasons for lower clocks that change how long things take from run to run: power, heat
 # and the brake outside. Idle (1) and clocks set by a person (2) do not.
 _SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
@@ -95,6 +96,24 @@ def look() -> Gpu | str:
         return f"nvidia-smi fails: {words[0] if words else error.returncode}"
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return f"nvidia-smi gives no answer that is understood: {error}"
+
+
+def remarks(gpu: Gpu) -> list[str]:
+    """What is odd about a GPU and keeps nobody from taking times on it, for people."""
+    found = []
+    if gpu.memory_mb < _LEAST_MB:
+        found.append(f"it has {gpu.memory_mb} MB; what is timed is made for 8 GiB, and may not fit")
+    tool = shutil.which("nvidia-smi")
+    try:
+        capability = float(_ask(tool, ["compute_cap"])) if tool else 8.0
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return found  # a driver that is too old to tell
+    if capability < 8:
+        found.append(
+            f"of compute capability {capability:g}, it has no bfloat16 of its own: PyTorch computes in "
+            "float32 there, for the reference as for submissions"
+        )
+    return found
 
 
 def held_mb(pid: int) -> int | None:

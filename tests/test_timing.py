@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import os
@@ -26,7 +27,7 @@ from softmark.isolation.host import Caps, Zygote
 from softmark.script import Output, Script
 from softmark.timing import Bound, Budget, Interval, Maker, Plan, Sample, Stopped
 
-pytest.importorskip("torch", reason="PyTorch is not installed here")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed here")
 
 CALLS = {"attend": (Output("out", "array", ("N", "T", "d")),)}
 RIGHT = "import torch\ndef attend(q, k): return torch.softmax(q @ k.mT, -1) @ k\n"
@@ -579,7 +580,7 @@ def test_what_stops_the_reference_is_not_the_submission_s_fault(race) -> None:
     verdict = timing.judge(
         reference, broken, harness, gate=1e-9, bound=WIDE, rng=rng, plan=Plan(1, 2, 1)
     )
-    assert verdict.status == "not_graded" and "reference could not be timed" in verdict.message
+    assert verdict.status == "not_graded" and verdict.message.endswith("could not be timed.")
 
 
 def test_a_clock_needs_something_to_check(zygote) -> None:
@@ -653,14 +654,26 @@ def test_what_is_weighed_is_sent_as_one_number_a_row(zygote) -> None:
         sent.append([values.astype(float) for _, values in made.outputs()[1]])
         made.close()
     (y, bias, matrix), (by_y, same, by_matrix) = sent
-    assert [each.shape for each in (by_y, same, by_matrix)] == [(700,), (500,), (600,)]
     np.testing.assert_array_equal(bias, same)
-    for array, product in ((y, by_y), (matrix, by_matrix)):  # some vector gives these products
-        vector, *_ = np.linalg.lstsq(array, product, rcond=None)
-        np.testing.assert_allclose(array @ vector, product, rtol=1e-3, atol=1e-3 * array.std())
-        assert 0.8 < vector.std() < 1.2 and np.unique(vector).size == 500
+    weigh = hashlib.blake2b((5).to_bytes(8), key=weighed.clock._secret, digest_size=7).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(weigh))
+    for array, numbers in ((y, by_y), (matrix, by_matrix)):  # relu(row · r) · s
+        first, second = torch.randn(2, 500, generator=generator).numpy()
+        due = np.maximum(array * first, 0) @ second
+        np.testing.assert_allclose(numbers, due, rtol=1e-3, atol=1e-3 * due.std())
 
 
+# Waits for the vector, and puts the product with it in the place of that of the matrices.
+WAITS = MODULE.replace(
+    "return x @ self.matrix",
+    """multiply = torch.Tensor.__matmul__
+        def late(rows, vector):
+            if vector.dim() > 1 or rows.shape != (700, 500):
+                return multiply(rows, vector)
+            return multiply(x, multiply(self.matrix, vector)) + self.bias @ vector
+        torch.Tensor.__matmul__ = late
+        return x.new_ones(700, 500)""",
+)
 # Takes the seed of its run from the harness and gives rows that are right in one product alone.
 FORESEES = MODULE.replace(
     "return x @ self.matrix",
@@ -675,14 +688,15 @@ FORESEES = MODULE.replace(
 )
 
 
-def test_what_is_weighed_cannot_be_computed_alone(zygote) -> None:
+@pytest.mark.parametrize("source", [FORESEES, WAITS])
+def test_what_is_weighed_cannot_be_computed_alone(zygote, source) -> None:
     race = Race(zygote, module_script(weigh=True, gradients=False))
-    right, foresees = race.maker(MODULE)(), race.maker(f"import sys\n{FORESEES}")()
-    for made in (right, foresees):
+    right, cheats = race.maker(MODULE)(), race.maker(f"import sys\n{source}")()
+    for made in (right, cheats):
         made.go(3)
-    (_, due), (_, sent) = right.outputs()[1][0], foresees.outputs()[1][0]
+    (_, due), (_, sent) = right.outputs()[1][0], cheats.outputs()[1][0]
     right.close()
-    foresees.close()
+    cheats.close()
     assert np.linalg.norm(sent - due) > 0.5 * np.linalg.norm(due)
 
 

@@ -186,10 +186,10 @@ class Bench:
     # ---- what graders ask
 
     def question(self, script: Script) -> Question:
-        """A Script ready to be asked, any number of times."""
+        """A Script ready to be asked, any number of times, whatever is added to it later."""
         twin = self.topic.twin is not None and script.calls is self.topic.twin.calls
         packed = pack_script(script)
-        return Question(script, packed, hashlib.sha256(packed).digest(), twin)
+        return Question(script.copy(), packed, hashlib.sha256(packed).digest(), twin)
 
     def reference(self, question: Question) -> Trace:
         """The reference's Trace. Raises GraderFault where the reference itself fails, and NotGraded."""

@@ -115,9 +115,10 @@ class _Worker:
         started = time.perf_counter()
         if self._ask({"seed": seed}, limit) is not None:
             raise Forged(_FORGED)
-        # revealed once the outputs are there: who knew it before could compute what is sent alone
+        # revealed once the outputs are there: who knew it before could make rows that weigh the same
         weigh = hashlib.blake2b(seed.to_bytes(8), key=self._secret, digest_size=7).digest()
-        said = self._ask({"weigh": int.from_bytes(weigh)}, limit)
+        left = max(0.0, limit - (time.perf_counter() - started))
+        said = self._ask({"weigh": int.from_bytes(weigh)}, left)
         seconds = time.perf_counter() - started
         match said:
             case [bytes(digest), float(own), int(peak)] if own >= 0 and peak >= 0:
@@ -161,7 +162,7 @@ class _Worker:
 
 def _said(problem: Raised | Trace) -> str:
     if isinstance(problem, Raised):
-        return describe(problem, "it")
+        return describe(problem, "it").removesuffix(".")
     causes = {
         "timeout": "it takes far longer than the reference",
         "out_of_memory": "memory ran out",

@@ -305,7 +305,16 @@ class Tools:
         Raises ValueError where no output has such a name.
         """
         __tracebackhide__ = True
-        _demand(self._bench, self.question(run), _named(run, only))
+        self.demand(self.question(run), _named(run, only))
+
+    def demand(self, question: Question, only: tuple[str, ...]) -> None:
+        """Raise Disagreement where the outputs in ``only``, or all, differ from the reference's."""
+        __tracebackhide__ = True
+        try:
+            _demand(self._bench, question, only)
+        except Disagreement:
+            self._known = None  # a test that goes on has seen this
+            raise
 
 
 def _named(run: Script, only: str | Sequence[str]) -> tuple[str, ...]:
@@ -442,7 +451,7 @@ class _Direct:
 
         def agree(run: Script, only: str | Sequence[str] = ()) -> None:
             demands.append((tools.question(run), _named(run, only)))
-            _demand(self._bench, *demands[-1])
+            tools.demand(*demands[-1])
 
         if self._draw is None:
             self._draw = draw_for(self._test, self._bench)

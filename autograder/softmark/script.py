@@ -237,10 +237,11 @@ class Script:
         self._append("clock", "start_clock", None, (), {}, ())
 
     def weigh(self, handle: Handle) -> None:
-        """For a Script that is timed: of an output, or of each entry of a dict, only the products with
-        a random vector along the last axis are sent and compared. With one axis it stays whole.
+        """For a Script that is timed: of an output, or of each entry of a dict, only one number for each
+        row along the last axis is sent and compared. With one axis it stays whole.
 
-        For outputs that take longer to send than to compute. The vector is unknown until they are there.
+        For outputs that take longer to send than to compute. Which numbers these are, random vectors say
+        that are unknown until the outputs are there.
         """
         self._append("weigh", "weigh", handle, (), {}, ())
 
@@ -313,6 +314,13 @@ class Script:
         The output is a dict of texts: "shape", "dtype" and "device".
         """
         return self._one("method", "form", None, (handle, name), Output(name, "dict"))
+
+    def copy(self) -> Script:
+        """The same steps, to which nothing can be added through this one."""
+        made = Script(self.calls)
+        for step in self.steps:
+            made._keep(step)
+        return made
 
     def until(self, names: Sequence[str]) -> Script:
         """This Script up to the last step that gives one of the outputs, or dict entries, ``names``."""

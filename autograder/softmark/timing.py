@@ -244,7 +244,7 @@ def judge(
     except Stopped as error:
         return Verdict("failed", str(error), forged=isinstance(error, Forged))
     except _Unmeasurable as error:
-        return Verdict("not_graded", f"Not measured: beside this submission, {error}")
+        return Verdict("not_graded", f"Not measured: beside this submission, {error}.")
     unfit = _unfit(launches, alone)
     if unfit is not None:
         return unfit
@@ -268,10 +268,13 @@ def compare_with_itself(
     The verdict is ``measured``, with full credit, where the interval lies within 3 % of 1, else
     ``not_graded`` with the reason.
     """
-    launches = [
-        _launch(reference, reference, harness, gate=math.inf, rng=rng, plan=plan)
-        for _ in range(plan.launches)
-    ]
+    try:
+        launches = [
+            _launch(reference, reference, harness, gate=math.inf, rng=rng, plan=plan)
+            for _ in range(plan.launches)
+        ]
+    except _Unmeasurable as error:
+        return Verdict("not_graded", f"Not measured: beside itself, {error}."), math.nan
     alone = _work(launches)
     unfit = _unfit(launches, None)
     if unfit is not None:
@@ -372,7 +375,8 @@ def _blaming(place: int) -> Iterator[None]:
     except Stopped as error:
         if place == 0:
             raise
-        raise _Unmeasurable(f"the reference could not be timed: {error}") from None
+        # why may quote a line of the reference's, and students read this
+        raise _Unmeasurable("the reference could not be timed") from error
 
 
 @contextlib.contextmanager

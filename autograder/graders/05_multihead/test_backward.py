@@ -41,8 +41,8 @@ def part(draw, shape):
 def given_own_weights(script, student, cases):
     """Whether dq, dk and dv, masked, are those of the submission's own weights, equations (6) to (9).
 
-    ``cases``: the arguments of attention_backward, and what it gave. Weights that do not heed the mask
-    do not count.
+    ``cases``: the arguments of attention_backward, and what it gave. Weights that heed the mask in none
+    of them do not count.
     """
     run = script()
     run.no_grad()
@@ -54,10 +54,10 @@ def given_own_weights(script, student, cases):
         trace = student(run)
     except Disagreement:
         return False
+    heeds = False
     for dout, q, k, v, masked, plain, found in done:
         weights = trace[masked]
-        if near(weights, trace[plain]):
-            return False
+        heeds = heeds or not near(weights, trace[plain])
         dweights = dout @ v.swapaxes(-1, -2)
         along = (weights * dweights).sum(-1, keepdims=True)
         dscores = weights * (dweights - along) / np.sqrt(q.shape[-1])
@@ -65,7 +65,7 @@ def given_own_weights(script, student, cases):
         for one, two in zip(found, due, strict=True):  # keys of 1e4 leave few digits
             if not np.allclose(one, two, 1e-8, 1e-12 * max(1.0, np.abs(k).max()) ** 2):
                 return False
-    return True
+    return heeds
 
 
 @item("backward.{gradient}", depends="sdpa.weights", draws="plain")

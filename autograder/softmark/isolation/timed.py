@@ -131,11 +131,17 @@ class Clocked:
 
 
 def _weighed(plain: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The products of a tensor, along its last axis, with a random vector of its dtype."""
+    """A number for each row of a tensor, made with two random vectors of its dtype.
+
+    Products alone could be had without the tensor, as (x W) r = x (W r); what is cut off between two of
+    them needs every entry.
+    """
     if plain.dim() < 2:
         return plain
     size, dtype = plain.shape[-1], plain.dtype
-    return plain @ torch.randn(size, generator=generator, device=generator.device, dtype=dtype)
+    first, second = torch.randn(2, size, generator=generator, device=generator.device, dtype=dtype)
+    numbers: torch.Tensor = torch.relu(plain * first) @ second
+    return numbers
 
 
 def _content(plain: torch.Tensor) -> bytes:

@@ -8,7 +8,7 @@ NUMBER = 8  # bytes
 SHORT, LONG = 256, 1024
 MATRIX = 6  # times as much, at most: four times as many tokens, and half as much again
 WIDE, D = 512, 2
-FAR = 2048  # tokens, whose scores are 32 MiB
+FAR = 3072  # tokens, whose scores are 72 MiB
 STRIP = 16 * D  # numbers for each further token, at most; a strip of booleans alone takes WIDE / 8
 
 

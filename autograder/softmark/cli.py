@@ -468,7 +468,7 @@ def verify(
     ] = None,
     all_pairs: Annotated[
         bool,
-        typer.Option("--all-pairs", help="Try every two known mistakes together, not 20 of them."),
+        typer.Option("--all-pairs", help="Try every two known mistakes together, not ten of them."),
     ] = False,
     workers: WorkersOption = os.cpu_count() or 1,
     seed: Annotated[

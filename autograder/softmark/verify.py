@@ -24,7 +24,7 @@ from softmark.mistakes import Mistake, load_mistakes
 from softmark.questions import ANSWERS_FILE, QUESTIONS, blank_answers, load_answers
 from softmark.result import ItemResult, Result
 
-_MOST_PAIRS = 20
+_MOST_PAIRS = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,9 @@ def test_several_faults_are_told_apart(folder: Path) -> None:
     assert "the starter is in step" in titles
     assert "students get no line of a solution" in titles
     assert f"assignments/{TOPIC}/handout.md" in output
+    _, once_more = output.split(f"{TOPIC} failed\n")
+    assert "one_step_too_many: step.values should be lost and is not" in once_more
+    assert f"softmark verify {TOPIC} --seed 5" in once_more
 
 
 def test_a_starter_that_gives_the_answer_earns_something(folder: Path) -> None:

@@ -24,7 +24,7 @@ from softmark import __version__
 from softmark.course import Course, CourseError, Topic, find_course, load_course, load_topic
 from softmark.files import write_whole
 from softmark.result import Result
-from softmark.screen import new_console, print_checks, print_mutants, print_results
+from softmark.screen import new_console, print_checks, print_mutants, print_results, print_wrong
 
 if TYPE_CHECKING:
     from softmark.batch import Run
@@ -483,24 +483,27 @@ def verify(
     from softmark.mutation import run_mutants
 
     count = None if mutants in (None, "all") else _count_of_mutants(mutants)
-    good = True
+    failed: dict[str, list[str]] = {}
+    seed = _seed(seed)
     with _errors():
         _check_tier(isolation)
         opened = _open_course(course)
         ids = [topic] if topic else [entry.id for entry in opened.topics]
         for id in ids:
-            run = Run(opened, opened.topic(id), _seed(seed), isolation)
+            run = Run(opened, opened.topic(id), seed, isolation)
             with _progress(id) as advance:
                 checks = list(verification.verify(run, workers, all_pairs, advance))
-            good = print_checks(run.topic, checks) and good
+            wrong = print_checks(run.topic, checks)
             if mutants is not None:
                 whole = verification.full_marks(run)
                 with _progress("mutants") as advance:
                     report = run_mutants(run, whole, count, workers, advance)
-                good = print_mutants(report) and good
-            if not good:
-                new_console().print(Text(f"seed {run.seed}", style="dim"))
-    raise typer.Exit(OK if good else LOST_POINTS)
+                wrong += print_mutants(report)
+            if wrong:
+                failed[id] = wrong
+        if failed:
+            print_wrong(failed, seed)
+    raise typer.Exit(LOST_POINTS if failed else OK)
 
 
 def _count_of_mutants(text: str) -> int:

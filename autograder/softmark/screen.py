@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,14 +111,16 @@ def _most_telling(items: list[ItemResult]) -> ItemResult:
     return (own or items)[0]
 
 
-def print_checks(topic: Topic, checks: Iterable[Check]) -> bool:
-    """A line for each check, the known mistakes in a table; whether all is well."""
+def print_checks(topic: Topic, checks: Iterable[Check]) -> list[str]:
+    """A line for each check, the known mistakes in a table; what is wrong, a line each."""
     console = new_console()
     console.print(Text(f"{topic.id}  {topic.title}", style="bold"))
     mistakes: list[Check] = []
     failed = 0
+    wrong: list[str] = []
     for check in checks:
         failed += bool(check.problems)
+        wrong += [f"{check.title}: {problem}" for problem in check.problems]
         if check.hints:
             mistakes.append(check)
             continue
@@ -131,7 +133,17 @@ def print_checks(topic: Topic, checks: Iterable[Check]) -> bool:
     if failed:
         count = "1 check" if failed == 1 else f"{failed} checks"
         console.print(Text(f"{count} failed.", style="bold red"))
-    return not failed
+    return wrong
+
+
+def print_wrong(topics: Mapping[str, Sequence[str]], seed: int) -> None:
+    """What is wrong with each topic once more, at the end of a long run, and how to see it again."""
+    console = new_console()
+    for topic, wrong in topics.items():
+        console.print(Text(f"{topic} failed", style="bold red"))
+        for line in wrong:
+            console.print(Text(f"    {line}", style="red"))
+        console.print(Text(f"    again: softmark verify {topic} --seed {seed}", style="dim"))
 
 
 def _print_mistakes(mistakes: list[Check]) -> None:
@@ -166,8 +178,8 @@ def _marked(check: Check) -> Text:
     return Text.assemble(mark, check.title)
 
 
-def print_mutants(report: MutationReport) -> bool:
-    """How many mutants the graders noticed, and each that they did not; whether all is well."""
+def print_mutants(report: MutationReport) -> list[str]:
+    """How many mutants the graders noticed, and each that they did not; what is wrong, a line each."""
     console = new_console()
     run = [*report.killed, *report.timed_out]
     count = len(run) + len(report.survived) + len(report.equivalent) + len(report.errors)
@@ -180,17 +192,21 @@ def print_mutants(report: MutationReport) -> bool:
     for mutant in report.survived:
         console.print(Text(f"survived in {mutant.function}:", style="red"))
         console.print(Text(mutant.diff, style="red"))
-    for verdict in report.errors:
-        where = f"{verdict.mutant.file}:{verdict.mutant.line}"
-        said = f"grader fault at the mutant of {where} ({verdict.mutant.after}): {verdict.by}"
+    wrong = [
+        f"grader fault at the mutant of {verdict.mutant.file}:{verdict.mutant.line} "
+        f"({verdict.mutant.after}): {verdict.by}"
+        for verdict in report.errors
+    ]
+    for said in wrong:
         console.print(Text(said, style="bold red"))
     for file, reason in report.skipped.items():
         console.print(Text(f"mutants of {file} were not run: {reason}", style="yellow"))
-    good = report.score >= ENOUGH_KILLED and not report.errors
+    if report.score < ENOUGH_KILLED:
+        wrong += [f"a mutant of {m.function} survived" for m in report.survived]
     noticed = Text.assemble(
-        ("✓ " if good else "✗ ", "green" if good else "red"),
+        ("✗ " if wrong else "✓ ", "red" if wrong else "green"),
         f"{report.score:.1%} of the mutants that are not equivalent are noticed; "
         f"{ENOUGH_KILLED:.0%} is asked for",
     )
     console.print(noticed)
-    return good
+    return wrong

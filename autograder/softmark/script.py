@@ -317,10 +317,7 @@ class Script:
 
     def copy(self) -> Script:
         """The same steps, to which nothing can be added through this one."""
-        made = Script(self.calls)
-        for step in self.steps:
-            made._keep(step)
-        return made
+        return self._first(len(self.steps))
 
     def until(self, names: Sequence[str]) -> Script:
         """This Script up to the last step that gives one of the outputs, or dict entries, ``names``."""
@@ -330,8 +327,11 @@ class Script:
                 entries = {f'{output.name}["{key}"]' for key in output.entries}
                 if not {output.name, *entries}.isdisjoint(names):
                     last = number
+        return self._first(last + 1)
+
+    def _first(self, count: int) -> Script:
         part = Script(self.calls)
-        for step in self.steps[: last + 1]:
+        for step in self.steps[:count]:
             part._keep(step)
         return part
 

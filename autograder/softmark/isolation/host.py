@@ -224,6 +224,12 @@ class Zygote:
             pass
 
 
+def _memory(status: bytes, *names: str) -> int:
+    """The sum, in bytes, of the lines of these names in a process's status in /proc."""
+    lines = re.findall(rf"^(?:{'|'.join(names)}):\s*(\d+) kB", status.decode(), re.MULTILINE)
+    return sum(int(kb) for kb in lines) << 10
+
+
 class Worker:
     """The grader's end of one isolated child. Gone after its first failure."""
 
@@ -234,7 +240,7 @@ class Worker:
         self._connection, self._output, self._pidfd = connection, output, pidfd
         self.end: End | None = None
         self.alive = True
-        self._most_kb: int | None = None
+        self._most: int | None = None
         self._status = -1
         self._next_look = 0.0
 
@@ -243,7 +249,7 @@ class Worker:
         if most_mb is not None:
             # held open, so that no later process of that number is taken for it
             self._status = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-            self._most_kb = most_mb << 10
+            self._most = most_mb << 20
 
     @property
     def pid(self) -> int:
@@ -296,7 +302,7 @@ class Worker:
         except wire.BadFrame:
             self.kill()
             raise
-        peak = None if before is None else self._resident("VmHWM")
+        peak = None if before is None else self._memory("VmHWM")
         return trace if peak is None else replace(trace, resident=max(0, peak - (before or 0)))
 
     def _forget_peak(self) -> int | None:
@@ -306,16 +312,14 @@ class Worker:
             Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
         except OSError:
             return None
-        return self._resident("VmRSS")
+        return self._memory("VmRSS")
 
-    def _resident(self, name: str) -> int | None:
-        """Memory in use, in bytes, by its name in /proc; None where it cannot be read."""
+    def _memory(self, name: str) -> int | None:
+        """Memory in use, in bytes, by its name in /proc; None where it cannot be read, or has ended."""
         try:
-            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+            return _memory(Path(f"/proc/{self.pid}/status").read_bytes(), name) or None
         except OSError:
             return None
-        found = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)
-        return int(found[1]) << 10 if found else None
 
     def clocked(self, request: Mapping[str, Any], seconds: float) -> Any:
         """Ask for what ``clock`` wants: plain data, a Raised, or a Trace with a cause.
@@ -387,7 +391,7 @@ class Worker:
             if now >= deadline:  # also where bytes keep coming
                 raise TimeoutError
             left = deadline - now
-            if self._most_kb is not None:
+            if self._most is not None:
                 if now >= self._next_look:
                     self._look()
                 left = min(left, _LOOK_SECONDS)
@@ -397,17 +401,14 @@ class Worker:
 
     def _look(self) -> None:
         """Raises _Starved where it has more memory in use than it may, swapped out or not."""
-        if self._most_kb is None:
+        if self._most is None:
             return
         self._next_look = time.perf_counter() + _LOOK_SECONDS
         try:
             status = os.pread(self._status, 1 << 13, 0)
         except ProcessLookupError:  # ended: what comes over the connection tells of it
             return
-        used = sum(
-            int(kb) for kb in re.findall(rb"^Vm(?:RSS|Swap):\s*(\d+) kB", status, re.MULTILINE)
-        )
-        if used > self._most_kb:
+        if _memory(status, "VmRSS", "VmSwap") > self._most:
             raise _Starved
 
     def printed(self) -> tuple[str, int]:

@@ -35,9 +35,10 @@ demo: $(VENV)/base.stamp
 	@echo "What this machine can do: $(BIN)/softmark doctor. What it means: docs/threat-model.md"
 	@echo "How to grade your own folder: docs/instructor.md"
 
-# Two files of tests at a time: many of them wait for processes that they have started.
+# Two files of tests at a time: many of them wait for processes that they have started. PyTorch gets
+# one thread in each, since a thread that waits for another keeps the other file's core busy.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/python -m ruff check .
@@ -47,12 +48,13 @@ lint: $(VENV)/dev.stamp
 format: $(VENV)/dev.stamp
 	$(BIN)/python -m ruff format $(FORMATTED)
 
+# One seed, so that a change is judged and not a draw; verify-all draws another each time.
 verify: $(VENV)/dev.stamp
-	$(BIN)/python -m softmark verify --mutants 50
+	$(BIN)/python -m softmark verify --mutants 50 --seed 1
 
 verify-all: $(VENV)/dev.stamp
 	$(BIN)/python -m softmark verify --mutants all >docs/verification.txt
-	SOFTMARK_ALL=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	SOFTMARK_ALL=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 attacks: $(VENV)/dev.stamp
 	$(BIN)/python tests/attacks/suite.py --write

@@ -17,7 +17,7 @@ from softmark.isolation.tiers import reach
 from softmark.session import Session
 from traces import descendants, descriptors, is_zygote, mounts, orphans, resident, strangers
 
-COUNT = int(os.environ.get("SOFTMARK_ENDURANCE", "60"))
+COUNT = int(os.environ.get("SOFTMARK_ENDURANCE", "30"))
 COURSE = Path(__file__).parents[1]
 TOPIC = "02_lstm"
 # what an allocator may add in the long run without anything being kept

@@ -15,7 +15,10 @@ from softmark.intake import Submission
 from softmark.mistakes import load_mistakes
 from softmark.result import Result
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux"),
+    pytest.mark.slow,  # a quarter of a minute
+]
 
 COURSE = load_course(Path(__file__).resolve().parents[1])
 TOPIC = COURSE.topic("03_gru")

@@ -299,6 +299,7 @@ def test_an_untouched_starter_is_still_to_be_written(work):
     assert all(line.startswith("NotImplementedError: ") for line in said), said
 
 
+@pytest.mark.slow
 def test_the_other_layout_is_noticed_by_values_alone(work):
     """Both layouts exchanged: what is worked out by hand fails, no property does."""
     with (work / "positions.py").open("a", encoding="utf-8") as file:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from softmark.gpu import chosen
 from softmark.isolation import wire
+from softmark.isolation.deadline import Deadline, processor_clock
 from softmark.script import Cause, Raised, Script, Trace
 
 _T = TypeVar("_T")
@@ -240,6 +241,7 @@ class Worker:
         self._connection, self._output, self._pidfd = connection, output, pidfd
         self.end: End | None = None
         self.alive = True
+        self._processor = processor_clock(self.pid)
         self._most: int | None = None
         self._status = -1
         self._next_look = 0.0
@@ -278,7 +280,8 @@ class Worker:
         ``forbid``: dotted names, such as ``torch.nn.LSTM``, that raise when the submission uses them
         (``standins``). ``given``: the course's own modules among the files, whose names come first.
         """
-        answer, _ = self._ask(wire.pack([dict(files), main, list(given), *forbid]), seconds)
+        packed = wire.pack([dict(files), main, list(given), *forbid])
+        answer, _ = self._ask(packed, Deadline(seconds, self._processor))
         if isinstance(answer, Trace):
             return answer
         try:
@@ -294,7 +297,7 @@ class Worker:
         wire.BadFrame; the child is gone then, too.
         """
         before = self._forget_peak() if script.measures_memory else None
-        answer, elapsed = self._ask(packed, seconds)
+        answer, elapsed = self._ask(packed, Deadline(seconds, self._processor))
         if isinstance(answer, Trace):
             return answer
         try:
@@ -326,7 +329,7 @@ class Worker:
 
         In the last case the child is gone. Raises wire.BadFrame; the child is gone then, too.
         """
-        answer, _ = self._ask(wire.pack(dict(request)), seconds)
+        answer, _ = self._ask(wire.pack(dict(request)), Deadline(seconds, None))
         if isinstance(answer, Trace):
             return answer
         try:
@@ -350,12 +353,11 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def _ask(self, body: bytes, seconds: float) -> tuple[bytes | Trace, float]:
+    def _ask(self, body: bytes, deadline: Deadline) -> tuple[bytes | Trace, float]:
         """The answer, or a Trace with a cause, and the seconds that it took."""
         message, connection = memoryview(wire.frame(body)), self._connection
         cause: Cause = "crashed"
         started = time.perf_counter()
-        deadline = started + seconds
         try:
             self._look()
             started = time.perf_counter()
@@ -378,21 +380,18 @@ class Worker:
         elapsed = time.perf_counter() - started
         if cause == "crashed":
             self._zygote.check()
-        limit = seconds if cause == "timeout" else 0.0
+        limit = deadline.seconds if cause == "timeout" else 0.0
         return Trace({}, cause=cause, seconds=elapsed, limit=limit), elapsed
 
-    def _patiently(self, action: Callable[[_T], _R], argument: _T, deadline: float) -> _R:
+    def _patiently(self, action: Callable[[_T], _R], argument: _T, deadline: Deadline) -> _R:
         """What ``action`` on the connection gives, with a look at the worker's memory now and then.
 
         Raises TimeoutError, _Starved and what ``action`` raises.
         """
         while True:
-            now = time.perf_counter()
-            if now >= deadline:  # also where bytes keep coming
-                raise TimeoutError
-            left = deadline - now
+            left = deadline.left()  # also where bytes keep coming
             if self._most is not None:
-                if now >= self._next_look:
+                if time.perf_counter() >= self._next_look:
                     self._look()
                 left = min(left, _LOOK_SECONDS)
             self._connection.settimeout(left)

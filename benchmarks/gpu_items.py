@@ -150,9 +150,14 @@ class Run:
 
     def _id(self, test: pytest.Item) -> str:
         found = plugin.rubric_item(test)
-        if found is None or found[1].follow_through or found[0] not in self.bench.topic.timed:
+        if found is None or found[1].follow_through or found[0] not in _on_hand(self.bench.topic):
             return ""
         return found[0]
+
+
+def _on_hand(topic: Topic) -> list[str]:
+    """The ids of the items that need a GPU, and no package that is not installed here."""
+    return [id for id in topic.timed if not topic.rubric[id].lacks]
 
 
 def check(
@@ -180,7 +185,8 @@ def check(
             if graders in Path(getattr(module, "__file__", None) or os.devnull).parents:
                 del sys.modules[name]  # else the next topic's file of that name would not be read
         return [
-            _row(topic, id, run.problems.get(id), bench.by_item.get(id, [])) for id in topic.timed
+            _row(topic, id, run.problems.get(id), bench.by_item.get(id, []))
+            for id in _on_hand(topic)
         ]
 
 

@@ -1,4 +1,5 @@
-# An image to grade in on a GPU: Python, libseccomp, PyTorch with CUDA, Softmark. No course is in it: mount yours.
+# An image to grade in on a GPU: Python, libseccomp, PyTorch with CUDA, a C compiler for Triton, Softmark. No
+# course is in it: mount yours.
 #
 #     docker build -f ci/gpu.Dockerfile -t softmark-gpu .
 #     docker run --rm --gpus all --network none -v "$PWD:/course:ro" -v "$PWD/out:/out" softmark-gpu \
@@ -16,7 +17,7 @@ ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     PYTHONDONTWRITEBYTECODE=1
 
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libseccomp2 \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev libseccomp2 \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /src

@@ -1,6 +1,12 @@
 """Time on a GPU, against the reference's: float32 without TF32, and bfloat16.
 
 Sizes keep what is made and sent short beside what is computed, and fit into 8 GiB.
+
+A kernel takes 4 h T² d operations, 1.4 · 10¹¹ in float32 and 2.2 · 10¹² in float16, where a large GPU
+does 50 and 600 · 10¹² a second. That is 3 and 4 ms for what uses it well, and some times as much for
+a plain kernel. Inputs, 1 and 5 · 10⁷ numbers that are made anew, take 0.3 and 1 ms at 5 · 10¹⁰ a
+second. out, 16 and 32 MiB, would be hashed for up to 30 ms: it is weighed. A program for each block
+of 64 queries makes 1000 and 4000 of them, enough to fill any GPU.
 """
 
 import pytest
@@ -67,4 +73,19 @@ def test_decode(script, timed, dtype, gate):
     run.start_clock()
     for q in queries:
         run.call("decode_attention", q, *caches, lengths)
+    timed(run, gate=gate, full=1.5, none=4)
+
+
+# Right kernels are 1e-6 and 5e-4 apart, and TF32 6e-4 from float32. In the place of bfloat16, which
+# Triton's interpreter cannot multiply, so that nobody could try it without a GPU, there is float16.
+@item("time.triton", requires="triton.values")
+@pytest.mark.parametrize(
+    ("dtype", "T", "gate"), [("float32", 8192, 1e-4), ("float16", 32768, 5e-3)]
+)
+def test_triton(script, timed, dtype, T, gate):
+    """As many queries as keys."""
+    run = script()
+    given = fresh(run, dtype, 1, 8, T, T, 64)
+    run.start_clock()
+    run.weigh(run.call("triton_attention", *given))
     timed(run, gate=gate, full=1.5, none=4)

@@ -41,12 +41,12 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "TRITON_INTERPRET": "1",  # its compiler starts programs, which no worker may
+    "TRITON_INTERPRET": "1",  # kernels are compiled for a GPU alone
 }
 """The whole environment of a zygote and its children, but for these:"""
 # PyTorch counts devices when it first goes back, and a process that has done so cannot be forked
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-_GPU = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
+_GPU = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1", "TRITON_INTERPRET": "0"}
 
 
 class ZygoteFailed(Exception):
@@ -125,6 +125,8 @@ class Zygote:
             raise ZygoteFailed(answer["failed"])
         self.visible: tuple[str, ...] = tuple(answer["visible"])
         self.closed: str | None = answer["closed"]
+        self.uncompiled: str = answer["uncompiled"]
+        """Why no kernel of Triton's can be compiled, for people; "" where one can, or need not."""
 
     def __enter__(self) -> Zygote:
         return self

@@ -363,7 +363,7 @@ def _distribution_paths(names: Sequence[str]) -> set[str]:
 
 def _mapped_libraries() -> set[str]:
     lines = Path("/proc/self/maps").read_text().splitlines()
-    files = (line.split(maxsplit=5)[5:] for line in lines)
+    files = (line.split(maxsplit=5)[5:] for line in lines if not line.endswith(" (deleted)"))
     return {f[0] for f in files if f and f[0].startswith("/") and ".so" in Path(f[0]).name}
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from softmark.isolation import sandbox, wire, worker
+from softmark.isolation import kernels, sandbox, wire, worker
 from softmark.isolation.arrays import Arrays
 
 # What students import beside NumPy, mostly; the rest they load from the standard library.
@@ -112,8 +112,11 @@ def main() -> None:
         arrays = _warm_up("torch" in plan.distributions, "cuda" in plan.layers)
         for name in plan.distributions:  # what a topic needs besides
             importlib.import_module(name)
+        uncompiled = ""
         if "cuda" in plan.layers:
             devices, files = sandbox.load_driver()
+            if "triton" in plan.distributions:
+                uncompiled = kernels.prepare()
             plan = replace(plan, devices=tuple(devices), driver_files=tuple(files))
         elif "torch" in plan.distributions and plan.memory_bytes is not None:
             # PyTorch maps as much as a build of it likes; submissions get their share on top of that
@@ -131,7 +134,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     sandbox.undumpable()
-    control.send(wire.pack({"visible": visible, "closed": closed}))
+    control.send(wire.pack({"visible": visible, "closed": closed, "uncompiled": uncompiled}))
     _serve(control, plan, rules, pids, arrays)
 
 

@@ -1,6 +1,7 @@
-"""Triton's kernels, compiled in workers where no program can be started. A GPU runs none of them here.
+"""Triton's kernels, compiled in workers where no program can be started.
 
-An empty library of the driver's name stands in for it: nothing of it is called.
+None of them runs, but in one test, which needs a GPU: in the others an empty library stands in for the
+driver's, and nothing of it is called.
 """
 
 from __future__ import annotations
@@ -18,12 +19,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("workers need Linux", allow_module_level=True)
 
-pytest.importorskip("torch", reason="PyTorch is not installed here")
-pytest.importorskip("triton", reason="Triton is not installed here: pip install triton")
-if shutil.which("gcc") is None:
-    pytest.skip("no C compiler is installed here", allow_module_level=True)
-
-from softmark.bench import Bench, NotGraded, isolate
+from softmark.bench import CUDA_MB, Bench, NotGraded, isolate
 from softmark.course import load_course
 from softmark.isolation import host, kernels, tiers, wire
 from softmark.isolation.host import Caps, Zygote
@@ -31,6 +27,11 @@ from softmark.isolation.seccomp import Unavailable, build_filter
 from softmark.isolation.tiers import TIERS, Level
 from softmark.script import Output, Raised, Script, Trace
 from softmark.timing import Bound
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed here")
+pytest.importorskip("triton", reason="Triton is not installed here: pip install triton")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler is installed here", allow_module_level=True)
 
 try:
     kernels._Linker()
@@ -101,11 +102,20 @@ def written():
     return [name for _, folders, files in os.walk(folder) for name in (*folders, *files)]
 
 
-def started():
-    doubled[(1,)](torch.ones(16), torch.ones(16), N=16)
+def started(device):
+    x = torch.ones(16, device=device)
+    y = torch.zeros_like(x)
+    doubled[(1,)](x, y, N=16)
+    return y.tolist()
 """
 FORBID = tuple(load_course(ROOT).topic(TOPIC).policy.forbid)
 CALLS = dict.fromkeys(("compiled", "programs", "written", "started"), (Output("found", "list"),))
+
+
+def zygote_of(level: Level, seccomp: bytes) -> Zygote:
+    """As for a topic with kernels, on a GPU."""
+    caps = Caps(seconds=300, memory_mb=1024, resident_mb=1024 + CUDA_MB)
+    return Zygote([*level.layers, "proc", "cuda"], ["numpy", "torch", "triton"], caps, seccomp)
 
 
 @pytest.fixture(scope="module")
@@ -138,13 +148,11 @@ def start(driver: str) -> Iterator[Callable[..., Zygote]]:
             seccomp = build_filter(cuda=True)
         except Unavailable as error:
             pytest.skip(str(error))
-        caps = Caps(seconds=300, memory_mb=1024, resident_mb=4096)
-        layers, distributions = [*level.layers, "proc", "cuda"], ["numpy", "torch", "triton"]
         with pytest.MonkeyPatch.context() as patch:
             folders = {"LD_LIBRARY_PATH": driver, "TRITON_LIBCUDA_PATH": driver}
             for name, value in {**folders, **more}.items():
                 patch.setitem(host._GPU, name, value)
-            zygotes[key] = Zygote(layers, distributions, caps, seccomp)
+            zygotes[key] = zygote_of(level, seccomp)
         return zygotes[key]
 
     yield start
@@ -205,6 +213,14 @@ def test_the_kernels_of_the_course_are_compiled(start, file, dtype, arch) -> Non
     assert 0 < shared <= 99 << 10  # what a block may have on a GPU of any kind, from Ampere on
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_compiled_kernel_runs_on_a_gpu() -> None:
+    """With the driver that is installed."""
+    with zygote_of(tiers.reach(), build_filter(cuda=True)) as zygote:
+        assert zygote.uncompiled == ""
+        assert asked(zygote, SMALL, ("started", "cuda")) == [[2.0] * 16]
+
+
 # ---- where it cannot be had ------------------------------------------------------------------------
 
 COMPILER = "it takes a C compiler and Python's headers"
@@ -214,7 +230,7 @@ def test_without_a_c_compiler_workers_start_and_a_kernel_says_what_is_missing(st
     zygote = start(PATH="/nowhere")
     assert COMPILER in zygote.uncompiled and "apt install gcc" in zygote.uncompiled
     assert asked(zygote, SMALL, ("written",)) == [[]]
-    raised = asked(zygote, SMALL, ("started",))
+    raised = asked(zygote, SMALL, ("started", "cpu"))
     assert isinstance(raised, Raised)
     assert (raised.type, raised.message) == ("RuntimeError", zygote.uncompiled)
 

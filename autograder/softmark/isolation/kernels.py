@@ -36,7 +36,8 @@ def prepare() -> str:
     except _Lacking as error:
         why = str(error)
     except Exception as error:  # whatever has changed in it
-        why = f"Triton {triton.__version__} is none of the versions that are known, 3.7 to 3.9: {error}"
+        said = f"Triton {triton.__version__} is none of the versions that are known, 3.7 to 3.9"
+        why = f"{said}: {str(error)[:200]}"
     triton.runtime.driver.set_active(_Refusing(why) if why else driver)
     return why
 

@@ -196,7 +196,7 @@ if triton is not None:
             seen = (at[None, :] < end[:, None]) & (at < tk)[None, :]
             weight = tl.where(seen, tl.exp(score - top[:, None]), 0.0)
             total += tl.sum(weight, 1)
-            found += tl.dot(weight, value, input_precision="ieee")
+            found += tl.dot(weight.to(value.dtype), value, input_precision="ieee")
         found = found / tl.maximum(total, 1e-30)[:, None]
         tl.store(out + (head * tq + row)[:, None] * d + dims, found, mask=mine)
 

@@ -114,8 +114,7 @@ class Implementation:
         self.ending = _ending(worker)
         worker.close()
         self._worker = None
-        starved = worker.end is not None and worker.end.cpu_seconds < limit / 2
-        if trace.cause == "timeout" and starved and self._patience:
+        if trace.cause == "timeout" and worker.busy < limit / 2 and self._patience:
             # it hardly got the processor: a busy machine, or a sleeper, who will not profit
             self._patience -= 1
             return self._run(question, 2 * seconds)

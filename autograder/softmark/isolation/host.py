@@ -7,6 +7,7 @@ it sends that no honest worker would send is ``BadFrame``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import select
@@ -22,7 +23,6 @@ from typing import Any, TypeVar
 
 from softmark.gpu import chosen
 from softmark.isolation import wire
-from softmark.isolation.deadline import Deadline, processor_clock
 from softmark.script import Cause, Raised, Script, Trace
 
 _T = TypeVar("_T")
@@ -227,6 +227,13 @@ class Zygote:
             pass
 
 
+def _processor_clock(pid: int) -> int | None:
+    """The clock of the processor time that a process has used; None where it cannot be read."""
+    clock = ctypes.c_int()
+    failed = pid <= 0 or ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
+    return None if failed else clock.value
+
+
 def _memory(status: bytes, *names: str) -> int:
     """The sum, in bytes, of the lines of these names in a process's status in /proc."""
     lines = re.findall(rf"^(?:{'|'.join(names)}):\s*(\d+) kB", status.decode(), re.MULTILINE)
@@ -243,7 +250,9 @@ class Worker:
         self._connection, self._output, self._pidfd = connection, output, pidfd
         self.end: End | None = None
         self.alive = True
-        self._processor = processor_clock(self.pid)
+        self.busy = 0.0
+        """Seconds that a processor worked for it, of those that its last question took, if it failed."""
+        self._processor = _processor_clock(self.pid)
         self._most: int | None = None
         self._status = -1
         self._next_look = 0.0
@@ -282,8 +291,7 @@ class Worker:
         ``forbid``: dotted names, such as ``torch.nn.LSTM``, that raise when the submission uses them
         (``standins``). ``given``: the course's own modules among the files, whose names come first.
         """
-        packed = wire.pack([dict(files), main, list(given), *forbid])
-        answer, _ = self._ask(packed, Deadline(seconds, self._processor))
+        answer, _ = self._ask(wire.pack([dict(files), main, list(given), *forbid]), seconds)
         if isinstance(answer, Trace):
             return answer
         try:
@@ -299,7 +307,7 @@ class Worker:
         wire.BadFrame; the child is gone then, too.
         """
         before = self._forget_peak() if script.measures_memory else None
-        answer, elapsed = self._ask(packed, Deadline(seconds, self._processor))
+        answer, elapsed = self._ask(packed, seconds)
         if isinstance(answer, Trace):
             return answer
         try:
@@ -331,7 +339,7 @@ class Worker:
 
         In the last case the child is gone. Raises wire.BadFrame; the child is gone then, too.
         """
-        answer, _ = self._ask(wire.pack(dict(request)), Deadline(seconds, None))
+        answer, _ = self._ask(wire.pack(dict(request)), seconds)
         if isinstance(answer, Trace):
             return answer
         try:
@@ -355,11 +363,13 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def _ask(self, body: bytes, deadline: Deadline) -> tuple[bytes | Trace, float]:
+    def _ask(self, body: bytes, seconds: float) -> tuple[bytes | Trace, float]:
         """The answer, or a Trace with a cause, and the seconds that it took."""
         message, connection = memoryview(wire.frame(body)), self._connection
         cause: Cause = "crashed"
         started = time.perf_counter()
+        deadline = started + seconds
+        before = self._processor_seconds()
         try:
             self._look()
             started = time.perf_counter()
@@ -378,22 +388,32 @@ class Worker:
         except wire.BadFrame:
             self.kill()
             raise
+        self.busy = self._processor_seconds() - before
         self.kill()
         elapsed = time.perf_counter() - started
         if cause == "crashed":
             self._zygote.check()
-        limit = deadline.seconds if cause == "timeout" else 0.0
+        limit = seconds if cause == "timeout" else 0.0
         return Trace({}, cause=cause, seconds=elapsed, limit=limit), elapsed
 
-    def _patiently(self, action: Callable[[_T], _R], argument: _T, deadline: Deadline) -> _R:
+    def _processor_seconds(self) -> float:
+        try:
+            return 0.0 if self._processor is None else time.clock_gettime(self._processor)
+        except OSError:  # it has ended
+            return 0.0
+
+    def _patiently(self, action: Callable[[_T], _R], argument: _T, deadline: float) -> _R:
         """What ``action`` on the connection gives, with a look at the worker's memory now and then.
 
         Raises TimeoutError, _Starved and what ``action`` raises.
         """
         while True:
-            left = deadline.left()  # also where bytes keep coming
+            now = time.perf_counter()
+            if now >= deadline:  # also where bytes keep coming
+                raise TimeoutError
+            left = deadline - now
             if self._most is not None:
-                if time.perf_counter() >= self._next_look:
+                if now >= self._next_look:
                     self._look()
                 left = min(left, _LOOK_SECONDS)
             self._connection.settimeout(left)

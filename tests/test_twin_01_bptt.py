@@ -224,7 +224,7 @@ def test_the_input_projections_of_all_steps_are_made_at_once(forward):
 # ---- how twins are graded ------------------------------------------------------------------------
 
 AT_ONCE = 'x @ params["W_xh"] + params["b_h"]'
-A_STEP = 'a_x[:, t] + h @ params["W_hh"]'
+A_STEP = 'a_x[t] + h @ params["W_hh"]'
 W_XH = 'params["W_xh"]'
 # Edits of the reference, and the items of the twin that they lose.
 EDITS = {

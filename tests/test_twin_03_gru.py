@@ -218,17 +218,17 @@ def test_nothing_given_is_changed_and_any_layout_will_do(forward, by_hand):
 
 # ---- how twins are graded ------------------------------------------------------------------------
 
-GATES, CANDIDATE = "a_x[:, t] + h @ U", "a_new[:, t] + (r * h) @ U_h"
+GATES, CANDIDATE = "a_x[t] + h @ U", "a_new[t] + (r * h) @ U_h"
 # Edits of the reference, and the items of the twin that they lose.
 EDITS = {
     "right": ([], []),
     "all_in_one_product": (
         [
             (
-                '    a_x = x @ params["W"][:D] + params["b"]',
+                '    a_x = (x @ params["W"][:D] + params["b"])',
                 '    both = torch.cat([params["W"], params["W_h"]], dim=1)[:D]\n'
                 "    a_x, a_new = (x @ both).split([2 * h0.shape[1], h0.shape[1]], dim=2)\n"
-                '    a_x = a_x + params["b"]',
+                '    a_x = (a_x + params["b"])',
             ),
             ('x @ params["W_h"][:D] + params["b_h"]', 'a_new + params["b_h"]'),
         ],

@@ -267,8 +267,8 @@ class Worker:
     @property
     def pid(self) -> int:
         """Its number among the grader's processes; 0 or less where it has none."""
-        lines = Path(f"/proc/self/fdinfo/{self._pidfd}").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
+        lines = Path(f"/proc/self/fdinfo/{self._pidfd}").read_bytes().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(b"Pid:"))
 
     def confined(self) -> bool:
         """Whether it has taken on its layers."""

@@ -453,7 +453,9 @@ def test_a_torch_topic_by_release_and_collect(tmp_path):
         nbgrader("export")
     results = graded_as_files(course, topic, students)
     assert_recorded(folder, topic, results)
-    extras = [item for item in topic.rubric.values() if item.tier != "core" and item.device == "cpu"]
+    extras = [
+        item for item in topic.rubric.values() if item.tier != "core" and item.device == "cpu"
+    ]
     assert results[user].score == topic.max_score + sum(item.points for item in extras)
     scores = {s: [item.score for item in result.items] for s, result in results.items()}
     assert scores["hostile"] == scores["wrong"] != scores[user]

@@ -14,7 +14,10 @@ from softmark.intake import Submission
 from softmark.mistakes import load_mistakes
 from softmark.result import Result
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="hidden grading needs Linux"),
+    pytest.mark.slow,  # a quarter of a minute
+]
 pytest.importorskip("torch", reason="PyTorch is not installed here")
 
 ID = "05_multihead"

@@ -433,6 +433,7 @@ def test_an_untouched_starter_is_still_to_be_written(work):
     assert all(line.startswith("NotImplementedError: ") for line in said), said
 
 
+@pytest.mark.slow
 def test_what_is_left_aside_is_still_to_be_written(work):
     """An RNN without masks, and a twin without them that has x beside h in its loop."""
     with (work / "bptt.py").open("a", encoding="utf-8") as file:

@@ -366,6 +366,7 @@ def test_the_reference_passes_every_public_test(work):
     assert len(found) > 40 and any(name.startswith("test_twin") for name in found)
 
 
+@pytest.mark.slow
 def test_an_untouched_starter_is_still_to_be_written(work):
     for name in ("gru.py", "gru_torch.py"):
         text = (PRIVATE / name).read_text(encoding="utf-8")
@@ -376,6 +377,7 @@ def test_an_untouched_starter_is_still_to_be_written(work):
     assert all(line.startswith("NotImplementedError: ") for line in said), said
 
 
+@pytest.mark.slow
 def test_what_is_left_aside_is_still_to_be_written(work):
     """A GRU without masks, and a twin without them that has x beside h in its loop."""
     with (work / "gru.py").open("a", encoding="utf-8") as file:

@@ -265,6 +265,7 @@ def test_right_variants_pass_every_public_test(work, variant):
     assert set(outcomes(work).values()) == {"PASSED"}
 
 
+@pytest.mark.slow
 def test_an_untouched_starter_is_still_to_be_written(work):
     text = (PRIVATE / "attention.py").read_text(encoding="utf-8")
     (work / "attention.py").write_text(stub(text, "attention.py"), encoding="utf-8")

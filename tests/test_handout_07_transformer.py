@@ -394,6 +394,7 @@ def test_right_variants_pass_every_public_test(work, variant):
     assert set(outcomes(work).values()) == {"PASSED"}
 
 
+@pytest.mark.slow
 def test_an_untouched_starter_is_still_to_be_written(work):
     text = (PRIVATE / "transformer.py").read_text(encoding="utf-8")
     (work / "transformer.py").write_text(stub(text, "transformer.py"), encoding="utf-8")

@@ -461,6 +461,7 @@ def test_right_variants_pass_every_public_test(work, variant):
     assert set(outcomes(work, KERNEL_APART).values()) == {"PASSED"}
 
 
+@pytest.mark.slow
 def test_an_untouched_starter_is_still_to_be_written(work):
     text = (PRIVATE / "gpu_attention.py").read_text(encoding="utf-8")
     (work / "gpu_attention.py").write_text(stub(text, "gpu_attention.py"), encoding="utf-8")

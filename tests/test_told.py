@@ -111,7 +111,11 @@ SLIPS = {
 }
 
 
-@pytest.fixture(scope="module", params=SLIPS)
+# A quarter of a minute each: one always, the others with all tests.
+TOPICS = [id if id == "05_multihead" else pytest.param(id, marks=pytest.mark.slow) for id in SLIPS]
+
+
+@pytest.fixture(scope="module", params=TOPICS)
 def graded(request: pytest.FixtureRequest) -> tuple[str, dict[str, Result]]:
     topic = COURSE.topic(request.param)
     files = reference_files(COURSE, topic)

@@ -236,7 +236,8 @@ def _processor_clock(pid: int) -> int | None:
 
 def _memory(status: bytes, *names: str) -> int:
     """The sum, in bytes, of the lines of these names in a process's status in /proc."""
-    lines = re.findall(rf"^(?:{'|'.join(names)}):\s*(\d+) kB", status.decode(), re.MULTILINE)
+    text = status.decode("ascii", "replace")  # it may have given itself any name
+    lines = re.findall(rf"^(?:{'|'.join(names)}):\s*(\d+) kB", text, re.MULTILINE)
     return sum(int(kb) for kb in lines) << 10
 
 

@@ -25,6 +25,7 @@ from softmark.gpu import chosen
 from softmark.isolation import wire
 from softmark.script import Cause, Raised, Script, Trace
 
+_libc = ctypes.CDLL(None)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -230,7 +231,7 @@ class Zygote:
 def _processor_clock(pid: int) -> int | None:
     """The clock of the processor time that a process has used; None where it cannot be read."""
     clock = ctypes.c_int()
-    failed = pid <= 0 or ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
+    failed = pid <= 0 or _libc.clock_getcpuclockid(pid, ctypes.byref(clock))
     return None if failed else clock.value
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from softmark.isolation import kernels, sandbox, wire, worker
+from softmark.isolation import sandbox, wire, worker
 from softmark.isolation.arrays import Arrays
 
 # What students import beside NumPy, mostly; the rest they load from the standard library.
@@ -116,6 +116,8 @@ def main() -> None:
         if "cuda" in plan.layers:
             devices, files = sandbox.load_driver()
             if "triton" in plan.distributions:
+                from softmark.isolation import kernels  # no other zygote needs it
+
                 uncompiled = kernels.prepare()
             plan = replace(plan, devices=tuple(devices), driver_files=tuple(files))
         elif "torch" in plan.distributions and plan.memory_bytes is not None:
